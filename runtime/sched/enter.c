@@ -1,0 +1,136 @@
+/*
+ * Who calls? The M of the calling thread, and stand-ins for plain threads.
+ *
+ * Stand-ins are never freed while the process lives: a waker may hold a G long after its thread has
+ * gone. They go back to a list when their thread ends and serve the next thread.
+ */
+#include "sched/sched.h"
+
+#include <string.h>
+
+static __thread weft__m *self_m;
+
+/* Opaque on purpose, LTO included: the asm may be anything, so neither the address nor the value can
+   be carried from one call to the next, and the function is neither pure nor inlined. */
+__attribute__((noinline
+#if defined(__has_attribute)
+#if __has_attribute(noipa)
+               ,
+               noipa
+#endif
+#endif
+               )) weft__m *
+weft__m_self(void) {
+    __asm__ volatile("" ::: "memory");
+    return self_m;
+}
+
+WEFT__NOINLINE void weft__m_set_self(weft__m *m) {
+    __asm__ volatile("" ::: "memory");
+    self_m = m;
+}
+
+struct standin {
+    weft__m m;
+    weft__g g;
+    struct standin *next;
+};
+
+static weft__lock standin_lock;
+static struct standin *standin_free;
+static pthread_key_t standin_key;
+static pthread_once_t standin_once = PTHREAD_ONCE_INIT;
+static bool standin_key_made;
+
+static void standin_thread_ends(void *p) {
+    struct standin *s = p;
+    weft__m_set_self(NULL);
+    weft__lock_take(&standin_lock);
+    s->next = standin_free;
+    standin_free = s;
+    weft__lock_drop(&standin_lock);
+}
+
+static void standin_make_key(void) {
+    standin_key_made = pthread_key_create(&standin_key, standin_thread_ends) == 0;
+}
+
+static struct standin *standin_get(void) {
+    pthread_once(&standin_once, standin_make_key);
+    weft__lock_take(&standin_lock);
+    struct standin *s = standin_free;
+    if (s != NULL) {
+        standin_free = s->next;
+    }
+    weft__lock_drop(&standin_lock);
+    if (s != NULL) {
+        return s;
+    }
+    s = weft__mem_alloc_aligned(sizeof *s, WEFT__LINE);
+    if (s == NULL) {
+        weft__fatal("out of memory at the first call of a plain thread");
+    }
+    memset(s, 0, sizeof *s);
+    s->g.standin = true;
+    s->g.m = &s->m;
+    s->m.g = &s->g;
+    atomic_store(&s->m.ticket, 1);
+    return s;
+}
+
+static weft__m *enter_first(void) {
+    struct standin *s = standin_get();
+    s->m.thread = weft__thread_id();
+    if (standin_key_made) {
+        pthread_setspecific(standin_key, s);
+    }
+    weft__m_set_self(&s->m);
+    atomic_store_explicit(&s->m.incall, 1, memory_order_relaxed);
+    return &s->m;
+}
+
+/* The slow way of enter. No request is raised by anybody yet but the kernel's: a word wiped by fork. */
+WEFT__COLD weft__m *weft__enter_slow(weft__m *m) {
+    if (m == NULL) {
+        return enter_first();
+    }
+    weft__fatal("a forked child called weft from a green thread of its parent: call exec, or a new "
+                "process");
+}
+
+/* Pays what the call owes: see the owed bits. Behind the publishing of the work, so this fence is
+   I1's; it pairs with the one in proc.c's idle path. */
+WEFT__COLD void weft__pay(weft__m *m) {
+    uint8_t owed = m->owed;
+    weft__p *p = m->p;
+    m->owed = 0;
+    if (p == NULL || m->r->nprocs == 1) {
+        return;
+    }
+    if (owed & WEFT__OWED_NEXT) {
+        weft__g *next = atomic_load_explicit(&p->runnext, memory_order_relaxed);
+        atomic_store_explicit(&p->offered, next, memory_order_release);
+        if (next == NULL && owed == WEFT__OWED_NEXT) {
+            return;
+        }
+    }
+    weft__fence_full();
+    weft__wakep(m->r, owed & WEFT__OWED_TIMER ? &p->stats.wake_timer : &p->stats.wake_work);
+}
+
+WEFT_API weft_id weft_self(void) {
+    weft__m *m = weft__m_self();
+    return m != NULL && m->g != NULL ? m->g->id : 0;
+}
+
+WEFT_API weft_runtime *weft_current(void) {
+    weft__m *m = weft__m_self();
+    return m != NULL ? m->r : NULL;
+}
+
+WEFT_API int weft_proc_self(void) {
+    weft__m *m = weft__enter();
+    int index = m->p != NULL ? (int)m->p->index : -1;
+    weft__leave(m);
+    return index;
+}

@@ -1,0 +1,299 @@
+/*
+ * The life of a G: made on a fresh or recycled stack, started, ended, recycled.
+ *
+ *        high   +--------------------------+  stack.low + stack.bytes
+ *               | weft__g                  |  in the page that is hot anyway; never dropped
+ *               | canary                   |  an overrun of the first frames runs into this
+ *               | colour, 0..15 lines      |  so that many tops do not share cache sets
+ *               | copied arguments         |
+ *               | first frame              |
+ *               |   ...                    |
+ *        low    +--------------------------+  stack.low; the guard lies below
+ *
+ * Dead Gs are kept last in first out, by the P that they ended on, and through the runtime. A G's
+ * wait word, timer and stack outlive its deaths; everything else is set anew at birth.
+ */
+#include "sched/sched.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum { G_AREA = (sizeof(weft__g) + WEFT__LINE - 1) & ~(size_t)(WEFT__LINE - 1), ID_BATCH = 64 };
+
+static _Atomic uint64_t canary_value;
+
+static uint64_t *canary_of(weft__g *g) {
+    return (uint64_t *)(void *)((char *)g - 16);
+}
+
+static uint64_t canary(void) {
+    uint64_t v = atomic_load_explicit(&canary_value, memory_order_relaxed);
+    if (v == 0) {
+        uint64_t fresh = 0;
+        if (getrandom(&fresh, sizeof fresh, GRND_NONBLOCK) != (ssize_t)sizeof fresh || fresh == 0) {
+            fresh = (uint64_t)weft__clock_now() * UINT64_C(0x9e3779b97f4a7c15) | 1;
+        }
+        atomic_compare_exchange_strong(&canary_value, &v, fresh);
+        v = atomic_load(&canary_value);
+    }
+    return v;
+}
+
+static weft__g *g_of_stack(weft__stack st) {
+    return (weft__g *)(void *)(st.low + st.bytes - G_AREA);
+}
+
+/* The highest stack pointer of g: below G, canary and colour. */
+static char *stack_top(weft__g *g) {
+    size_t colour = ((uintptr_t)g->stack.low >> 16) % 16 * WEFT__LINE;
+    return (char *)g - WEFT__LINE - colour;
+}
+
+/* A G on a stack it has never had before. */
+static weft__g *g_from_system(weft__r *r, int *err) {
+    weft__stack st;
+    *err = weft__stacks_take(r->stacks, &st);
+    if (*err != 0) {
+        return NULL;
+    }
+    weft__g *g = g_of_stack(st);
+    g->stack = st; /* the rest of its memory is zero, as it came from the system */
+    g->r = r;
+    *canary_of(g) = canary();
+#ifdef WEFT__ASAN
+    g->fiber.asan_low = st.low;
+    g->fiber.asan_bytes = st.bytes;
+#endif
+    return g;
+}
+
+/* Takes dead Gs of the runtime: one to return, with a P some more for its cache. */
+static weft__g *g_from_runtime(weft__r *r, weft__p *p) {
+    weft__lock_take(&r->gfree_lock);
+    weft__g *g = r->gfree;
+    if (g != NULL) {
+        r->gfree = g->next;
+        r->gfree_len--;
+        while (p != NULL && p->gfree_len < WEFT__GFREE_P / 4 && r->gfree != NULL) {
+            weft__g *more = r->gfree;
+            r->gfree = more->next;
+            r->gfree_len--;
+            more->next = p->gfree;
+            p->gfree = more;
+            p->gfree_len++;
+        }
+    }
+    weft__lock_drop(&r->gfree_lock);
+    return g;
+}
+
+void weft__gfree_balance(weft__p *p) {
+    weft__r *r = p->r;
+    weft__lock_take(&r->gfree_lock);
+    while (p->gfree_len > WEFT__GFREE_P / 2) {
+        weft__g *g = p->gfree;
+        p->gfree = g->next;
+        p->gfree_len--;
+        g->next = r->gfree;
+        r->gfree = g;
+        r->gfree_len++;
+    }
+    weft__lock_drop(&r->gfree_lock);
+}
+
+WEFT__COLD static weft__g *g_slow(weft__r *r, weft__p *p, int *err) {
+    weft__g *g = g_from_runtime(r, p);
+    return g != NULL ? g : g_from_system(r, err);
+}
+
+/* A spawn's part of the books: refused while stopping, counted against max_gs. */
+static int admit(weft__r *r) {
+    if (weft__unlikely(atomic_load_explicit(&r->stopping, memory_order_relaxed) != 0)) {
+        return WEFT_ESTOPPING;
+    }
+    if (weft__unlikely(r->cfg.max_gs != 0) &&
+        atomic_fetch_add(&r->gcount, 1) >= (int64_t)r->cfg.max_gs) {
+        atomic_fetch_sub(&r->gcount, 1);
+        return -EAGAIN;
+    }
+    return 0;
+}
+
+static uint64_t new_id(weft__r *r, weft__p *p) {
+    if (p == NULL) {
+        return atomic_fetch_add_explicit(&r->next_id, 1, memory_order_relaxed);
+    }
+    if (p->id_next == p->id_end) {
+        p->id_next = atomic_fetch_add_explicit(&r->next_id, ID_BATCH, memory_order_relaxed);
+        p->id_end = p->id_next + ID_BATCH;
+    }
+    return p->id_next++;
+}
+
+weft__g *weft__g_new(weft__m *m, weft__r *r, weft_fn fn, void *arg, const void *site, int *err) {
+    weft__p *p = m != NULL && m->r == r ? m->p : NULL;
+    *err = admit(r);
+    if (weft__unlikely(*err != 0)) {
+        return NULL;
+    }
+    weft__g *g = p != NULL ? p->gfree : NULL;
+    if (weft__likely(g != NULL)) {
+        p->gfree = g->next;
+        p->gfree_len--;
+    } else {
+        g = g_slow(r, p, err);
+        if (g == NULL) {
+            if (r->cfg.max_gs != 0) {
+                atomic_fetch_sub(&r->gcount, 1);
+            }
+            return NULL;
+        }
+    }
+    g->fn = fn;
+    g->arg = arg;
+    g->created_at = site;
+    g->id = new_id(r, p);
+    g->reason = WEFT__WAIT_NONE;
+    weft__ctx_init(&g->fiber.ctx, stack_top(g));
+#ifdef WEFT__TSAN
+    g->fiber.tsan = __tsan_create_fiber(0);
+#endif
+    if (weft__likely(p != NULL)) {
+        weft__count(&p->stats.created, 1);
+    } else {
+        weft__lock_take(&r->stats_lock);
+        weft__count(&r->stats.created, 1);
+        weft__lock_drop(&r->stats_lock);
+    }
+    return g;
+}
+
+int weft__g_start(weft__m *m, weft__r *r, weft_fn fn, void *arg, const void *site) {
+    int err;
+    weft__g *g = weft__g_new(m, r, fn, arg, site, &err);
+    if (weft__unlikely(g == NULL)) {
+        return err;
+    }
+    weft__ready(m, g);
+    return 0;
+}
+
+/* As above, fn being given a copy of `bytes` bytes at arg that lies on the new stack. */
+int weft__g_start_copy(weft__m *m, weft__r *r, weft_fn fn, const void *arg, size_t bytes,
+                       const void *site) {
+    int err;
+    weft__g *g = weft__g_new(m, r, fn, NULL, site, &err);
+    if (g == NULL) {
+        return err;
+    }
+    char *top = stack_top(g) - ((bytes + 15) & ~(size_t)15);
+    memcpy(top, arg, bytes);
+    g->arg = top;
+    weft__ctx_init(&g->fiber.ctx, top);
+    weft__ready(m, g);
+    return 0;
+}
+
+/* The first frame of every G. */
+void weft__stack_entry(weft__m *m) {
+#ifdef WEFT__ASAN
+    __sanitizer_finish_switch_fiber(NULL, NULL, NULL);
+#endif
+    weft__commit(m);
+    weft__g *g = m->g;
+    weft__leave(m);
+    int result = g->fn(g->arg);
+    weft__g_exit(weft__enter(), result);
+}
+
+void weft__g_exit(weft__m *m, int result) {
+    weft__g *g = m->g;
+    weft__r *r = g->r;
+    if (weft__unlikely(*canary_of(g) != canary())) {
+        weft__fatal("green thread %llu wrote over the top of its stack",
+                    (unsigned long long)g->id);
+    }
+    if (weft__unlikely(g->is_main)) {
+        g->is_main = false;
+        weft__main_ends(r, result, g->by_exit);
+    }
+    if (weft__unlikely(r->cfg.max_gs != 0)) {
+        atomic_fetch_sub(&r->gcount, 1);
+    }
+    weft__count(&m->p->stats.ended, 1);
+    m->commit = WEFT__COMMIT_EXIT;
+    m->commit_g = g;
+    weft__g *next = weft__pick_direct(m);
+    weft__fiber *to = &m->g0;
+    if (next != NULL) {
+        weft__execute(m, next);
+        to = &next->fiber;
+    }
+    weft__fiber_switch(&g->fiber, to, m, true);
+    __builtin_unreachable();
+}
+
+/* On the far side: g's stack is nobody's now. */
+void weft__g_reap(weft__m *m, weft__g *g) {
+    weft__p *p = m->p;
+    atomic_store_explicit(&g->status, WEFT__G_DEAD, memory_order_relaxed);
+#ifdef WEFT__TSAN
+    __tsan_destroy_fiber(g->fiber.tsan);
+    g->fiber.tsan = NULL;
+#endif
+#ifdef WEFT__ASAN
+    weft__stack_sanitize_reset((weft__stack){g->stack.low, g->stack.bytes - G_AREA - WEFT__LINE});
+#endif
+    if (g->name != NULL) {
+        g->name[0] = '\0';
+    }
+    g->next = p->gfree;
+    p->gfree = g;
+    p->gfree_len++;
+}
+
+struct each {
+    void (*fn)(weft__g *g, void *arg);
+    void *arg;
+};
+
+static void each_stack(weft__stack st, void *arg) {
+    struct each *e = arg;
+    weft__g *g = g_of_stack(st);
+    if (g->stack.low == st.low) { /* else it has been handed out this very moment */
+        e->fn(g, e->arg);
+    }
+}
+
+/* Every G ever made, the dead too. Its words may change under the caller's eyes. */
+void weft__each_g(weft__r *r, void (*fn)(weft__g *g, void *arg), void *arg) {
+    struct each e = {fn, arg};
+    weft__stacks_each(r->stacks, each_stack, &e);
+}
+
+static void free_one(weft__g *g, void *arg) {
+    (void)arg;
+    weft__mem_free(g->name, 64);
+#ifdef WEFT__TSAN
+    if (g->fiber.tsan != NULL) {
+        __tsan_destroy_fiber(g->fiber.tsan);
+    }
+#endif
+#ifdef WEFT__CTX_HAS_FINI
+    weft__ctx_fini(&g->fiber.ctx);
+#endif
+}
+
+void weft__g_free_all(weft__r *r) {
+    weft__each_g(r, free_one, NULL);
+}
+
+void weft__describe_g(const weft__g *g, char *buf, size_t bytes) {
+    const char *name = g->name;
+    if (name != NULL && name[0] != '\0') {
+        snprintf(buf, bytes, "green thread %llu (%s)", (unsigned long long)g->id, name);
+    } else {
+        snprintf(buf, bytes, "green thread %llu", (unsigned long long)g->id);
+    }
+}

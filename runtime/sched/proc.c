@@ -1,0 +1,631 @@
+/*
+ * Finding work, going idle, waking: the scheduler's loop, run on g0.
+ *
+ * find_runnable looks in this order; the first hit wins:
+ *    1. timers of the own P and of the set without a P, if due
+ *    2. at latest every 61 picks the global queue; the injection queue; every so often the poller
+ *    3. runnext and the ring (the ring first if runnext has had sixteen in a row)
+ *    4. the global queue, in a batch
+ *    5. the poller, without waiting
+ *    6. other Ps: four passes in an order of their own; the last also runs their due timers and takes
+ *       a runnext that was left lying
+ *    7. gives the P up, then looks at everything once more (I2, I5)
+ *    8. waits in the poller, if nobody else does and something could come of it
+ *    9. parks the M
+ *
+ * Why no wake-up is lost: a submitter publishes, crosses a full fence, and then reads npidle and
+ * nmspinning (weft__wakep). Whoever gives up a P raises npidle (and lowers nmspinning), crosses a
+ * full fence, and then looks at all queues (go_idle). If the submitter saw no idle P, the giver-up
+ * comes later and sees the work; if it saw a spinner, that spinner retires later and sees it.
+ *
+ * Who watches the poller and the timers: as long as a P is idle and something is to be watched, an M
+ * is in the poller or on its way there: whoever takes a P and leaves the watch wakes another
+ * (watch_on).
+ */
+#include "sched/sched.h"
+
+static const int64_t POLL_EVERY = 50 * WEFT_MICROSECOND; /* a busy P looks at the poller this often */
+static const int64_t NAP_FIRST = 20 * WEFT_MICROSECOND, NAP_LONGEST = 160 * WEFT_MICROSECOND;
+
+/* ---- idle Ps and Ms ---------------------------------------------------------------------------- */
+
+void weft__pidleput(weft__r *r, weft__p *p) {
+    p->link = r->pidle;
+    r->pidle = p;
+    atomic_fetch_or_explicit(&r->idle_mask[p->index / 64], UINT64_C(1) << p->index % 64,
+                             memory_order_relaxed);
+    atomic_fetch_add_explicit(&r->npidle, 1, memory_order_seq_cst);
+}
+
+static weft__p *pidleget(weft__r *r) {
+    weft__p *p = r->pidle;
+    if (p != NULL) {
+        r->pidle = p->link;
+        atomic_fetch_and_explicit(&r->idle_mask[p->index / 64], ~(UINT64_C(1) << p->index % 64),
+                                  memory_order_relaxed);
+        atomic_fetch_sub_explicit(&r->npidle, 1, memory_order_seq_cst);
+    }
+    return p;
+}
+
+static bool is_idle(weft__r *r, uint32_t index) {
+    return (atomic_load_explicit(&r->idle_mask[index / 64], memory_order_relaxed) >> index % 64 & 1) != 0;
+}
+
+void weft__acquirep(weft__m *m, weft__p *p) {
+    weft__assert(m->p == NULL, "an M takes a second P");
+    m->p = p;
+    p->picks = 0;
+}
+
+/* Gives P to an idle M, or has one made. The lock is held and dropped here. */
+static void startm(weft__r *r, weft__p *p, bool spinning) {
+    weft__m *m = r->midle;
+    if (m != NULL) {
+        r->midle = m->idle_link;
+        r->nmidle--;
+        m->parked = false;
+        m->spinning = spinning;
+        m->nextp = p;
+        weft__lock_drop(&r->lock);
+        weft__note_wake(&m->note);
+        return;
+    }
+    if ((int)r->nm >= r->cfg.max_threads) { /* the P waits for an M to come back */
+        weft__pidleput(r, p);
+        if (spinning) {
+            atomic_fetch_sub(&r->nmspinning, 1);
+        }
+        weft__lock_drop(&r->lock);
+        return;
+    }
+    r->nm++; /* counted from here, so that nobody takes the program for dead */
+    p->make_spinning = spinning;
+    p->link = r->make_list;
+    r->make_list = p;
+    weft__lock_drop(&r->lock);
+    weft__note_wake(&r->maker_note);
+}
+
+/* Work has been published and a full fence crossed: makes sure that somebody comes for it. */
+void weft__wakep(weft__r *r, _Atomic uint64_t *cause) {
+    if (atomic_load_explicit(&r->npidle, memory_order_seq_cst) == 0 ||
+        atomic_load_explicit(&r->nmspinning, memory_order_seq_cst) != 0) {
+        return;
+    }
+    weft__lock_take(&r->lock);
+    weft__p *p = atomic_load(&r->nmspinning) == 0 ? pidleget(r) : NULL;
+    if (p == NULL) {
+        weft__lock_drop(&r->lock);
+        return;
+    }
+    atomic_fetch_add(&r->nmspinning, 1);
+    if (cause != NULL) {
+        atomic_fetch_add_explicit(cause, 1, memory_order_relaxed);
+    }
+    startm(r, p, true);
+}
+
+/* ---- what is there to do? ---------------------------------------------------------------------- */
+
+static bool work_anywhere(weft__r *r) {
+    if (atomic_load_explicit(&r->inject, memory_order_relaxed) != NULL ||
+        atomic_load_explicit(&r->globq_len, memory_order_relaxed) != 0) {
+        return true;
+    }
+    for (int i = 0; i < r->nprocs; i++) {
+        weft__p *p = r->ps[i];
+        if (is_idle(r, (uint32_t)i)) {
+            continue;
+        }
+        if (weft__runq_has_ring(p)) {
+            return true;
+        }
+        weft__g *next = atomic_load_explicit(&p->runnext, memory_order_relaxed);
+        if (next != NULL && next == atomic_load_explicit(&p->offered, memory_order_relaxed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Is there anything that the poller, or a sleep in it, could bring? */
+bool weft__poll_wanted(weft__r *r) {
+    if (atomic_load_explicit(&r->poll_waiters, memory_order_relaxed) > 0 ||
+        weft__tset_min(r->tset) != INT64_MAX) {
+        return true;
+    }
+    for (int i = 0; i < r->nprocs; i++) {
+        if (weft__tset_min(r->ps[i]->tset) != INT64_MAX) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* This M has taken a P and runs a G next. If a P is idle and nobody watches, somebody must. */
+static void watch_on(weft__m *m) {
+    weft__r *r = m->r;
+    if (atomic_load_explicit(&r->npidle, memory_order_relaxed) != 0 &&
+        atomic_load_explicit(&r->polling, memory_order_relaxed) == 0 && weft__poll_wanted(r)) {
+        weft__wakep(r, &m->p->stats.wake_poll);
+    }
+}
+
+/* I3: found work. Stops spinning; if there is more to do than this M does, another is woken. */
+static void resetspinning(weft__m *m) {
+    weft__r *r = m->r;
+    m->spinning = false;
+    atomic_fetch_sub_explicit(&r->nmspinning, 1, memory_order_seq_cst);
+    weft__fence_full();
+    if (atomic_load_explicit(&r->npidle, memory_order_relaxed) == 0) {
+        return;
+    }
+    if (work_anywhere(r)) {
+        weft__wakep(r, &m->p->stats.wake_work);
+    } else {
+        watch_on(m);
+    }
+}
+
+/* ---- sources ----------------------------------------------------------------------------------- */
+
+/* Up to `most` from the global queue: one to return, the rest to the ring. */
+static weft__g *globq_get(weft__p *p, uint32_t most) {
+    weft__r *r = p->r;
+    p->global_tick = atomic_load_explicit(&p->tick, memory_order_relaxed);
+    if (atomic_load_explicit(&r->globq_len, memory_order_acquire) == 0) {
+        return NULL;
+    }
+    weft__glist l = {0};
+    weft__lock_take(&r->lock);
+    uint32_t n = r->globq.len / (uint32_t)r->nprocs + 1;
+    n = n < most ? n : most;
+    while (n-- > 0 && r->globq.len > 0) {
+        weft__glist_push(&l, weft__glist_pop(&r->globq));
+    }
+    atomic_store_explicit(&r->globq_len, r->globq.len, memory_order_release);
+    weft__lock_drop(&r->lock);
+    weft__g *g = weft__glist_pop(&l);
+    weft__runqput_list(p, &l);
+    return g;
+}
+
+/* Drains the injection queue, oldest first, into the ring. */
+static void take_injected(weft__m *m) {
+    weft__p *p = m->p;
+    if (atomic_load_explicit(&p->r->inject, memory_order_relaxed) == NULL) {
+        return;
+    }
+    weft__g *newest = atomic_exchange_explicit(&p->r->inject, NULL, memory_order_acq_rel);
+    weft__g *oldest = NULL;
+    while (newest != NULL) {
+        weft__g *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    weft__glist l = {0};
+    while (oldest != NULL) {
+        weft__g *next = oldest->next;
+        weft__glist_push(&l, oldest);
+        oldest = next;
+    }
+    if (l.len > 1) {
+        m->owed |= WEFT__OWED_WORK;
+    }
+    weft__runqput_list(p, &l);
+}
+
+static void sink(void *arg, uint64_t tag, unsigned events) {
+    struct {
+        weft__r *r;
+        weft__glist *l;
+    } *a = arg;
+    a->r->net_event(a->r, tag, events, a->l);
+}
+
+/* One poll; what became ready is added to l. */
+static void netpoll(weft__r *r, int64_t until, weft__glist *l) {
+    struct {
+        weft__r *r;
+        weft__glist *l;
+    } a = {r, l};
+    weft__poller_poll(r->poller, until, sink, &a);
+    atomic_store_explicit(&r->last_poll, weft__clock_now(), memory_order_relaxed);
+}
+
+static void set_runnable(weft__glist *l) {
+    for (weft__g *g = l->head; g != NULL; g = g->next) {
+        atomic_store_explicit(&g->status, WEFT__G_RUNNABLE, memory_order_relaxed);
+    }
+}
+
+/* Puts a batch on this P's ring, in order. */
+static void put_batch(weft__m *m, weft__glist *l) {
+    if (l->len == 0) {
+        return;
+    }
+    set_runnable(l);
+    m->owed |= WEFT__OWED_WORK;
+    weft__runqput_list(m->p, l);
+}
+
+/* A look at the poller that does not wait; one M at a time. */
+static void look_poller(weft__m *m) {
+    weft__r *r = m->r;
+    if (atomic_load_explicit(&r->poll_waiters, memory_order_relaxed) <= 0 ||
+        atomic_load_explicit(&r->polling, memory_order_relaxed) != 0 ||
+        atomic_exchange_explicit(&r->poll_look, 1, memory_order_acquire) != 0) {
+        return;
+    }
+    weft__glist l = {0};
+    netpoll(r, 0, &l);
+    atomic_store_explicit(&r->poll_look, 0, memory_order_release);
+    weft__count(&m->p->stats.polls, 1);
+    put_batch(m, &l);
+}
+
+static void look_timers(weft__m *m, int64_t now) {
+    weft__p *p = m->p;
+    if (weft__tset_min(p->tset) <= now) {
+        weft__timers_run(m, p->tset, now);
+    }
+    if (weft__tset_min(m->r->tset) <= now) {
+        weft__timers_run(m, m->r->tset, now);
+    }
+}
+
+/* Clock, timers, poller, queues from outside: what direct picks pass over. */
+static void look_outside(weft__m *m) {
+    weft__r *r = m->r;
+    weft__p *p = m->p;
+    bool waiters = atomic_load_explicit(&r->poll_waiters, memory_order_relaxed) > 0;
+    if (waiters || weft__tset_min(p->tset) != INT64_MAX || weft__tset_min(r->tset) != INT64_MAX) {
+        p->now = weft__clock_now();
+        look_timers(m, p->now);
+        if (waiters &&
+            p->now - atomic_load_explicit(&r->last_poll, memory_order_relaxed) >= POLL_EVERY) {
+            look_poller(m);
+        }
+    }
+    take_injected(m);
+    if (weft__unlikely(p->gfree_len > WEFT__GFREE_P)) {
+        weft__gfree_balance(p);
+    }
+}
+
+static weft__g *look_local(weft__p *p, bool ring_first) {
+    weft__g *g = ring_first ? weft__runqget_ring(p) : weft__runnext_take(p);
+    if (g == NULL) {
+        g = ring_first ? weft__runnext_take(p) : weft__runqget_ring(p);
+    }
+    return g;
+}
+
+/* Steps 1 to 5. */
+static weft__g *look(weft__m *m) {
+    weft__p *p = m->p;
+    bool ring_first = p->picks >= WEFT__PICKS;
+    p->picks = 0;
+    look_outside(m);
+    weft__g *g = NULL;
+    uint32_t tick = atomic_load_explicit(&p->tick, memory_order_relaxed);
+    if (tick - p->global_tick >= WEFT__GLOBAL_EVERY - WEFT__PICKS) {
+        g = globq_get(p, 1);
+    }
+    if (g == NULL) {
+        g = look_local(p, ring_first);
+    }
+    if (g == NULL) {
+        g = globq_get(p, WEFT__RING / 2);
+    }
+    if (g == NULL) {
+        look_poller(m);
+        g = weft__runqget_ring(p);
+    }
+    return g;
+}
+
+/* ---- stealing ---------------------------------------------------------------------------------- */
+
+/* One pass over all other Ps. *offered: a runnext lies open but its holder is about. */
+static weft__g *steal_pass(weft__m *m, bool last, bool *offered) {
+    weft__r *r = m->r;
+    weft__p *p = m->p;
+    uint32_t n = (uint32_t)r->nprocs;
+    uint32_t at = weft__rand(&p->rand) % n, step = r->strides[weft__rand(&p->rand) % r->nstrides];
+    for (uint32_t i = 0; i < n; i++, at = (at + step) % n) {
+        weft__p *victim = r->ps[at];
+        if (victim == p) {
+            continue;
+        }
+        if (last && weft__tset_min(victim->tset) <= p->now) {
+            weft__timers_run(m, victim->tset, p->now);
+            weft__g *g = look_local(p, false);
+            if (g != NULL) {
+                return g;
+            }
+        }
+        if (is_idle(r, at)) {
+            continue;
+        }
+        weft__g *g = weft__runqsteal(p, victim, last, &p->seen_ticks[at]);
+        if (g != NULL) {
+            return g;
+        }
+        weft__g *next = atomic_load_explicit(&victim->runnext, memory_order_relaxed);
+        *offered |= next != NULL &&
+                    next == atomic_load_explicit(&victim->offered, memory_order_relaxed);
+    }
+    return NULL;
+}
+
+static bool may_spin(weft__m *m) {
+    weft__r *r = m->r;
+    uint32_t busy = (uint32_t)r->nprocs - atomic_load_explicit(&r->npidle, memory_order_relaxed);
+    return m->spinning ||
+           2 * atomic_load_explicit(&r->nmspinning, memory_order_relaxed) < busy;
+}
+
+/* Step 6. A runnext that lies open while its holder picks on is looked at again after a nap, as long
+   as it is there: the nap costs its holder nothing, and he owes no wake-up meanwhile. */
+static weft__g *steal_work(weft__m *m) {
+    weft__r *r = m->r;
+    if (r->nprocs == 1 || !may_spin(m)) {
+        return NULL;
+    }
+    if (!m->spinning) {
+        m->spinning = true;
+        atomic_fetch_add_explicit(&r->nmspinning, 1, memory_order_seq_cst);
+    }
+    m->p->now = weft__clock_now();
+    bool offered = false;
+    for (int pass = 0; pass < 4; pass++) {
+        weft__g *g = steal_pass(m, pass == 3, &offered);
+        if (g != NULL) {
+            return g;
+        }
+    }
+    for (int64_t nap = NAP_FIRST; offered;
+         nap = nap * 2 < NAP_LONGEST ? nap * 2 : NAP_LONGEST) {
+        weft__thread_nap(nap);
+        look_outside(m);
+        weft__g *g = look_local(m->p, false);
+        if (g == NULL) {
+            offered = false;
+            m->p->now = weft__clock_now();
+            g = steal_pass(m, true, &offered);
+        }
+        if (g != NULL) {
+            return g;
+        }
+    }
+    return NULL;
+}
+
+/* ---- idle -------------------------------------------------------------------------------------- */
+
+/* Takes any idle P, as a spinner: whoever comes back for work that was seen. */
+static bool take_idle_p(weft__m *m, bool spinning) {
+    weft__r *r = m->r;
+    weft__lock_take(&r->lock);
+    weft__p *p = pidleget(r);
+    if (p != NULL && spinning) {
+        atomic_fetch_add(&r->nmspinning, 1);
+        m->spinning = true;
+    }
+    weft__lock_drop(&r->lock);
+    if (p == NULL) {
+        return false;
+    }
+    weft__acquirep(m, p);
+    return true;
+}
+
+static void retire_spinner(weft__m *m) {
+    if (m->spinning) {
+        m->spinning = false;
+        atomic_fetch_sub_explicit(&m->r->nmspinning, 1, memory_order_seq_cst);
+    }
+}
+
+void weft__releasep(weft__m *m) {
+    weft__r *r = m->r;
+    weft__p *p = m->p;
+    m->p = NULL;
+    weft__lock_take(&r->lock);
+    weft__pidleput(r, p);
+    weft__lock_drop(&r->lock);
+    retire_spinner(m);
+    weft__fence_full();
+    if (work_anywhere(r) ||
+        (atomic_load(&r->polling) == 0 && weft__poll_wanted(r))) {
+        weft__wakep(r, NULL);
+    }
+}
+
+/* Step 8, with the token taken: the earliest time is found behind it (I8). True: came back with a P,
+   what became ready lies in its ring. */
+static bool wait_in_poller(weft__m *m) {
+    weft__r *r = m->r;
+    weft__glist l = {0};
+    int64_t now = weft__clock_now();
+    int64_t when = weft__timers_next(r);
+    if (when > now) {
+        atomic_store(&r->poll_until, when);
+        /* An adder that read 0 has broken us; one that came before is in `when`. */
+        netpoll(r, when, &l);
+        atomic_store(&r->poll_until, 0);
+    }
+    atomic_store(&r->polling, 0);
+    bool found = l.len > 0;
+    if (!take_idle_p(m, !found)) {
+        set_runnable(&l);
+        weft__globq_put_list(r, &l);
+        weft__fence_full();
+        weft__wakep(r, NULL);
+        return false;
+    }
+    weft__count(&m->p->stats.polls, 1);
+    put_batch(m, &l);
+    if (found) {
+        m->owed |= WEFT__OWED_TIMER; /* the watch is left: see find_runnable */
+    }
+    return true;
+}
+
+/* Step 9. Returns with a P, or without one if the M shall leave. */
+static void stopm(weft__m *m) {
+    weft__r *r = m->r;
+    weft__lock_take(&r->lock);
+    if (atomic_load(&m->exit)) {
+        weft__lock_drop(&r->lock);
+        return;
+    }
+    m->parked = true;
+    m->idle_link = r->midle;
+    r->midle = m;
+    r->nmidle++;
+    bool dead = weft__checkdead(r);
+    weft__lock_drop(&r->lock);
+    if (dead) {
+        weft__stuck_report(r);
+    }
+    weft__note_sleep(&m->note);
+    weft__note_clear(&m->note);
+    if (m->nextp != NULL) {
+        weft__acquirep(m, m->nextp);
+        m->nextp = NULL;
+    }
+}
+
+/* Steps 7 to 9: on return the M holds a P again, or leaves. */
+static void go_idle(weft__m *m) {
+    weft__r *r = m->r;
+    weft__lock_take(&r->lock);
+    if (r->globq.len > 0) {
+        weft__lock_drop(&r->lock);
+        return; /* step 4 finds it */
+    }
+    weft__p *p = m->p;
+    m->p = NULL;
+    m->owed = 0; /* nothing waits here: what was owed is looked at below */
+    weft__pidleput(r, p);
+    weft__lock_drop(&r->lock);
+    retire_spinner(m);
+#ifndef WEFT_CANARY_NO_RECHECK
+    weft__fence_full(); /* pairs with the submitters': see the head of this file */
+    if (work_anywhere(r) && take_idle_p(m, true)) {
+        return;
+    }
+#endif
+    if (!atomic_load(&m->exit) && weft__poll_wanted(r) && atomic_exchange(&r->polling, 1) == 0) {
+        if (wait_in_poller(m)) {
+            return;
+        }
+    } else if (atomic_load(&r->polling) != 0) {
+        /* Somebody sleeps there; perhaps for longer than what this P had seen. */
+        int64_t when = weft__timers_next(r);
+        int64_t until = atomic_load(&r->poll_until);
+        if (when < until) {
+            weft__poller_break(r->poller);
+        }
+    }
+    stopm(m);
+}
+
+static bool shall_leave(weft__m *m) {
+    return atomic_load_explicit(&m->exit, memory_order_acquire) ||
+           (m->main && atomic_load_explicit(&m->r->leave_main, memory_order_acquire) != 0);
+}
+
+/* A G to run, this M holding a P; NULL: the M shall leave. */
+static weft__g *find_runnable(weft__m *m) {
+    for (;;) {
+        if (weft__unlikely(shall_leave(m))) {
+            return NULL;
+        }
+        if (m->p == NULL) {
+            stopm(m);
+            continue;
+        }
+        weft__g *g = look(m);
+        if (g == NULL) {
+            g = steal_work(m);
+        }
+        if (g != NULL) {
+            return g;
+        }
+        go_idle(m);
+    }
+}
+
+/* Before g runs: spinning ends, what is owed is paid. */
+static void settle(weft__m *m) {
+    weft__r *r = m->r;
+    if (m->spinning) {
+        resetspinning(m);
+    }
+    if (m->owed == 0) {
+        return;
+    }
+    weft__p *p = m->p;
+    if ((m->owed & WEFT__OWED_TIMER) != 0 && atomic_load(&r->polling) != 0) {
+        m->owed &= (uint8_t)~WEFT__OWED_TIMER; /* somebody watches by now */
+    }
+    if (m->owed == WEFT__OWED_NEXT &&
+        atomic_load_explicit(&p->runnext, memory_order_relaxed) == NULL) {
+        m->owed = 0; /* it is what runs now */
+    }
+    if (m->owed == WEFT__OWED_WORK && !weft__runq_has_ring(p)) {
+        m->owed = 0;
+    }
+    if (m->owed != 0) {
+        weft__pay(m);
+    }
+}
+
+void weft__schedule(weft__m *m) {
+    for (;;) {
+        weft__g *g = find_runnable(m);
+        if (g == NULL) {
+            break;
+        }
+        settle(m);
+        weft__execute(m, g);
+        m = weft__fiber_switch(&m->g0, &g->fiber, m, false);
+        m->g = NULL;
+        weft__commit(m);
+    }
+    if (m->p != NULL) {
+        weft__releasep(m);
+    }
+    retire_spinner(m);
+}
+
+/* ---- from outside ------------------------------------------------------------------------------ */
+
+void weft__inject(weft__r *r, weft__g *g) {
+    atomic_fetch_add(&r->users, 1); /* once pushed, g may run, end, and let r be stopped */
+    atomic_store_explicit(&g->status, WEFT__G_RUNNABLE, memory_order_relaxed);
+    weft__g *head = atomic_load_explicit(&r->inject, memory_order_relaxed);
+    do {
+        g->next = head;
+    } while (!atomic_compare_exchange_weak_explicit(&r->inject, &head, g, memory_order_seq_cst,
+                                                    memory_order_relaxed));
+    weft__fence_full();
+    atomic_fetch_add_explicit(&r->stats.injected, 1, memory_order_relaxed);
+    weft__wakep(r, &r->stats.wake_work);
+    atomic_fetch_sub(&r->users, 1);
+}
+
+/* Ready without a P of g's runtime. */
+WEFT__COLD void weft__ready_far(weft__m *m, weft__g *g) {
+    (void)m;
+    if (g->standin) {
+        weft__note_wake(&g->m->note);
+        return;
+    }
+    weft__inject(g->r, g);
+}

@@ -1,0 +1,132 @@
+/* What people read: the log line, the dump, the sums that statistics are made of. */
+#include "sched/sched.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+void weft__log(weft__r *r, int level, const char *fmt, ...) {
+    char line[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    if (r != NULL && r->cfg.log != NULL) {
+        r->cfg.log(r->cfg.hook_arg, level, line);
+        return;
+    }
+    if (level <= WEFT_LOG_WARNING) {
+        char out[264];
+        int n = snprintf(out, sizeof out, "%s%s\n", strncmp(line, "weft:", 5) == 0 ? "" : "weft: ",
+                         line);
+        ssize_t w = write(STDERR_FILENO, out, (size_t)n < sizeof out ? (size_t)n : sizeof out - 1);
+        (void)w;
+    }
+}
+
+uint64_t weft__sum(weft__r *r, size_t offset) {
+    uint64_t sum = 0;
+    for (int i = -1; i < r->nprocs; i++) {
+        weft__pstats *s = i < 0 ? &r->stats : &r->ps[i]->stats;
+        sum += atomic_load_explicit((_Atomic uint64_t *)(void *)((char *)s + offset),
+                                    memory_order_acquire);
+    }
+    return sum;
+}
+
+struct out {
+    int fd, err;
+    size_t len;
+    char buf[2048];
+};
+
+static void flush(struct out *o) {
+    size_t at = 0;
+    while (at < o->len && o->err == 0) {
+        ssize_t n = write(o->fd, o->buf + at, o->len - at);
+        if (n < 0 && errno != EINTR) {
+            o->err = -errno;
+        } else if (n > 0) {
+            at += (size_t)n;
+        }
+    }
+    o->len = 0;
+}
+
+WEFT_PRINTF(2, 3) static void put(struct out *o, const char *fmt, ...) {
+    if (sizeof o->buf - o->len < 512) {
+        flush(o);
+    }
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(o->buf + o->len, sizeof o->buf - o->len, fmt, ap);
+    va_end(ap);
+    o->len += (size_t)n < sizeof o->buf - o->len ? (size_t)n : sizeof o->buf - o->len - 1;
+}
+
+/* A code address as people know it: symbol and offset, or file and offset. */
+static void put_code(struct out *o, const char *before, const void *address) {
+    Dl_info info;
+    if (address == NULL) {
+        return;
+    }
+    if (dladdr(address, &info) != 0 && info.dli_sname != NULL) {
+        put(o, "%s%s+0x%zx", before, info.dli_sname,
+            (size_t)((const char *)address - (const char *)info.dli_saddr));
+    } else if (dladdr(address, &info) != 0 && info.dli_fname != NULL) {
+        const char *base = strrchr(info.dli_fname, '/');
+        put(o, "%s%s+0x%zx", before, base != NULL ? base + 1 : info.dli_fname,
+            (size_t)((const char *)address - (const char *)info.dli_fbase));
+    } else {
+        put(o, "%s%p", before, address);
+    }
+}
+
+static void put_g(weft__g *g, void *arg) {
+    struct out *o = arg;
+    static const char *const states[] = {"dead", "runnable", "running", "waiting"};
+    unsigned status = atomic_load_explicit(&g->status, memory_order_relaxed);
+    if (status == WEFT__G_DEAD) {
+        return;
+    }
+    char who[128];
+    weft__describe_g(g, who, sizeof who);
+    put(o, "%s: %s", who, states[status]);
+    if (status == WEFT__G_WAITING) {
+        put(o, " in %s", weft__reason_text[g->reason]);
+        if (g->object != NULL) {
+            put(o, " %p", g->object);
+        }
+        if (g->since != 0) {
+            put(o, " for %lld ms", (long long)((weft__clock_now() - g->since) / WEFT_MILLISECOND));
+        }
+        put_code(o, " at ", g->site);
+    }
+    put_code(o, ", runs ", (const void *)(uintptr_t)g->fn);
+    put_code(o, ", started at ", g->created_at);
+    put(o, "\n");
+}
+
+/* Every G, P and M, without stopping anybody: a G may change under the pen. */
+int weft__dump(weft__r *r, int fd) {
+    struct out o = {.fd = fd};
+    put(&o, "weft runtime %s: %d Ps (%u idle), %u threads (%u idle)%s\n", r->name, r->nprocs,
+        atomic_load(&r->npidle), r->nm, r->nmidle,
+        atomic_load(&r->polling) != 0 ? ", one in the poller" : "");
+    for (int i = 0; i < r->nprocs; i++) {
+        weft__p *p = r->ps[i];
+        int64_t when = weft__tset_min(p->tset);
+        put(&o, "P %d: %u queued, %u picks%s", i,
+            atomic_load(&p->tail) - atomic_load(&p->head) +
+                (atomic_load(&p->runnext) != NULL ? 1u : 0u),
+            atomic_load(&p->tick), when != INT64_MAX ? "" : ", no timer\n");
+        if (when != INT64_MAX) {
+            put(&o, ", %u timers, next in %lld us\n", p->tset->heap.len,
+                (long long)((when - weft__clock_now()) / WEFT_MICROSECOND));
+        }
+    }
+    weft__each_g(r, put_g, &o);
+    flush(&o);
+    return o.err;
+}

@@ -1,0 +1,516 @@
+/*
+ * A runtime's life: configured, started, run, stopped.
+ *
+ * weft_run lends the calling thread as the first M and takes it back when main has ended; weft_start
+ * makes threads only. Both end in the same way (drain, then teardown): spawns are refused, every
+ * cancellable wait is ended again and again until no G is left or the limit is past; then the
+ * threads are joined and everything is given back. Past the limit nothing is freed.
+ *
+ * The stop's order against parking Gs: all cancel flags are set, one heavy fence, then words are
+ * claimed (park.c has the other side).
+ */
+#include "os/cpu.h"
+#include "sched/sched.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+enum { MOST_PROCS = 1024, LEAST_STACK = 16 * 1024 };
+static const int64_t RESCAN = 2 * WEFT_MILLISECOND;
+
+/* ---- configuration ----------------------------------------------------------------------------- */
+
+/* Copies a struct that begins with its own size: shorter ones are filled up with zeros, of longer
+   ones what we do not know must be zero. */
+static int read_config(weft_config *out, const weft_config *in) {
+    *out = weft_config_default();
+    if (in == NULL) {
+        return 0;
+    }
+    if (in->size < offsetof(weft_config, procs)) {
+        return -EINVAL;
+    }
+    for (size_t i = sizeof *out; i < in->size; i++) {
+        if (((const char *)in)[i] != 0) {
+            return -EINVAL;
+        }
+    }
+    memcpy(out, in, in->size < sizeof *out ? in->size : sizeof *out);
+    out->size = sizeof *out;
+    return 0;
+}
+
+static const char *env_of(const weft_config *c, const char *name) {
+    if ((c->flags & WEFT_IGNORE_ENV) != 0 || !weft__cpu_env_allowed()) {
+        return NULL;
+    }
+    const char *v = getenv(name);
+    return v != NULL && v[0] != '\0' ? v : NULL;
+}
+
+/* A plain number with an optional K or M behind it; -1 if it is not one. */
+static long long number_of(const char *text) {
+    char *end;
+    errno = 0;
+    long long n = strtoll(text, &end, 10);
+    if (errno != 0 || end == text || n < 0 || n > INT_MAX) {
+        return -1;
+    }
+    if (*end == 'K' || *end == 'k') {
+        n *= 1024;
+        end++;
+    } else if (*end == 'M' || *end == 'm') {
+        n *= 1024 * 1024;
+        end++;
+    }
+    return *end == '\0' ? n : -1;
+}
+
+static void read_env(weft__r *r, weft_config *c) {
+    const char *v = c->procs == 0 ? env_of(c, "WEFT_PROCS") : NULL;
+    if (v != NULL) {
+        long long n = number_of(v);
+        if (n >= 1 && n <= MOST_PROCS) {
+            c->procs = (int)n;
+        } else {
+            weft__log(r, WEFT_LOG_WARNING, "WEFT_PROCS=%s is not a number from 1 to %d: ignored", v,
+                      MOST_PROCS);
+        }
+    }
+    v = c->stack_size == 0 ? env_of(c, "WEFT_STACK") : NULL;
+    if (v != NULL) {
+        long long n = number_of(v);
+        if (n >= LEAST_STACK) {
+            c->stack_size = (size_t)n;
+        } else {
+            weft__log(r, WEFT_LOG_WARNING, "WEFT_STACK=%s is not a size of at least 16K: ignored", v);
+        }
+    }
+}
+
+static int fill_config(weft__r *r, const weft_config *in, bool started) {
+    weft_config *c = &r->cfg;
+    int err = read_config(c, in);
+    if (err != 0) {
+        return err;
+    }
+    if (c->procs < 0 || c->procs > MOST_PROCS || c->max_threads < 0 ||
+        (c->stack_size != 0 && c->stack_size < LEAST_STACK)) {
+        return -EINVAL;
+    }
+    read_env(r, c);
+    if (c->procs == 0) {
+        int n = weft__cpu_default_procs("");
+        c->procs = n < MOST_PROCS ? n : MOST_PROCS;
+    }
+    c->max_threads = c->max_threads != 0 ? c->max_threads : (c->procs + 1 > 512 ? c->procs + 1 : 512);
+    if (c->max_threads < c->procs + 1) {
+        return -EINVAL;
+    }
+    c->stack_size = c->stack_size != 0 ? c->stack_size : 256 * 1024;
+    c->stop_limit = c->stop_limit != 0 ? c->stop_limit : 5 * WEFT_SECOND;
+    if (started && (c->flags & WEFT_STUCK_FATAL) == 0) {
+        c->flags |= WEFT_STUCK_IGNORE;
+    }
+    snprintf(r->name, sizeof r->name, "%s", c->name != NULL ? c->name : "weft");
+    c->name = r->name;
+    r->started = started;
+    return 0;
+}
+
+/* ---- making and freeing ------------------------------------------------------------------------ */
+
+static uint32_t gcd(uint32_t a, uint32_t b) {
+    while (b != 0) {
+        uint32_t t = a % b;
+        a = b;
+        b = t;
+    }
+    return a;
+}
+
+static weft__p *p_new(weft__r *r, int index) {
+    weft__p *p = weft__mem_alloc_aligned(sizeof *p, WEFT__LINE);
+    if (p == NULL) {
+        return NULL;
+    }
+    memset(p, 0, sizeof *p);
+    p->r = r;
+    p->index = (uint32_t)index;
+    p->rand = (uint64_t)weft__clock_now() * 2654435761u + (uint64_t)index * 97 + 1;
+    p->seen_ticks = weft__mem_zalloc((size_t)r->nprocs * sizeof *p->seen_ticks);
+    p->tset = weft__tset_new(r);
+    return p;
+}
+
+static int make_ps(weft__r *r) {
+    size_t n = (size_t)r->cfg.procs;
+    r->nprocs = r->cfg.procs;
+    r->ps = weft__mem_zalloc(n * sizeof *r->ps);
+    r->idle_mask = weft__mem_zalloc((n + 63) / 64 * sizeof *r->idle_mask);
+    r->strides = weft__mem_zalloc(n * sizeof *r->strides);
+    r->tset = weft__tset_new(r);
+    if (r->ps == NULL || r->idle_mask == NULL || r->strides == NULL || r->tset == NULL) {
+        return -ENOMEM;
+    }
+    for (uint32_t i = 1; i <= n; i++) {
+        if (gcd(i, (uint32_t)n) == 1) {
+            r->strides[r->nstrides++] = i;
+        }
+    }
+    for (int i = r->nprocs - 1; i >= 0; i--) {
+        weft__p *p = p_new(r, i);
+        r->ps[i] = p;
+        if (p == NULL || p->seen_ticks == NULL || p->tset == NULL) {
+            return -ENOMEM;
+        }
+        weft__pidleput(r, p);
+    }
+    return 0;
+}
+
+static void free_p(weft__r *r, weft__p *p) {
+    if (p == NULL) {
+        return;
+    }
+    if (p->tset != NULL) {
+        weft__tset_close(p->tset);
+    }
+    weft__mem_free(p->seen_ticks, (size_t)r->nprocs * sizeof *p->seen_ticks);
+    weft__mem_free(p, sizeof *p);
+}
+
+/* All that r owns but threads. Whatever was not made is NULL. */
+static void free_parts(weft__r *r) {
+    size_t n = (size_t)r->nprocs;
+    for (int i = 0; r->ps != NULL && i < r->nprocs; i++) {
+        free_p(r, r->ps[i]);
+    }
+    if (r->tset != NULL) {
+        weft__tset_close(r->tset);
+    }
+    if (r->stacks != NULL) {
+        weft__g_free_all(r);
+        weft__overflow_unwatch(r->stacks);
+        weft__stacks_free(r->stacks);
+    }
+    if (r->catches_overflow) {
+        weft__overflow_remove();
+    }
+    weft__poller_close(r->poller);
+    weft__mem_free(r->ps, n * sizeof *r->ps);
+    weft__mem_free(r->idle_mask, (n + 63) / 64 * sizeof *r->idle_mask);
+    weft__mem_free(r->strides, n * sizeof *r->strides);
+    for (weft__m *m = r->allm; m != NULL;) {
+        weft__m *next = m->all_link;
+        weft__pages_unmap(m, sizeof *m);
+        m = next;
+    }
+    weft__mem_free(r, sizeof *r);
+}
+
+/* The G, if any, that runs on st: for the overflow report, in a signal handler. */
+static void describe_stack(const weft__stack *st, char *buf, size_t bytes) {
+    weft__m *m = weft__m_self();
+    weft__g *g = m != NULL ? m->g : NULL;
+    if (g != NULL && g->stack.low == st->low) {
+        weft__describe_g_start(g, buf, bytes);
+    } else {
+        snprintf(buf, bytes, "a green thread that does not run here");
+    }
+}
+
+static void fatal_who(char *buf, size_t bytes) {
+    weft__m *m = weft__m_self();
+    if (m != NULL && m->g != NULL && !m->g->standin) {
+        weft__describe_g(m->g, buf, bytes);
+    }
+}
+
+static void process_init(void) {
+    weft__fence_init();
+    weft__fatal_who = fatal_who;
+    weft__overflow_describe = describe_stack;
+}
+
+static int catch_overflow(weft__r *r) {
+    if ((r->cfg.flags & WEFT_CATCH_OVERFLOW) == 0) {
+        return 0;
+    }
+    int err = weft__overflow_install();
+    r->catches_overflow = err == 0;
+    return err != 0 ? err : weft__overflow_watch(r->stacks);
+}
+
+static int runtime_new(weft__r **out, const weft_config *cfg, bool started) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, process_init);
+    weft__r *r = weft__mem_alloc_aligned(sizeof *r, WEFT__LINE);
+    if (r == NULL) {
+        return -ENOMEM;
+    }
+    memset(r, 0, sizeof *r);
+    atomic_store(&r->next_id, 1);
+    int err = fill_config(r, cfg, started);
+    if (err != 0) {
+        weft__mem_free(r, sizeof *r);
+        return err;
+    }
+    err = make_ps(r);
+    if (err == 0) {
+        err = weft__stacks_new(&r->stacks, r->cfg.stack_size, r->cfg.max_stack_bytes);
+    }
+    if (err == 0) {
+        err = weft__poller_open(&r->poller);
+    }
+    if (err == 0) {
+        err = catch_overflow(r);
+    }
+    if (err == 0) {
+        err = weft__maker_start(r);
+    }
+    if (err != 0) {
+        free_parts(r);
+        return err;
+    }
+    if (r->cfg.fatal != NULL) {
+        weft__fatal_set_hook(r->cfg.fatal, r->cfg.hook_arg);
+    }
+    *out = r;
+    return 0;
+}
+
+/* ---- stopping ---------------------------------------------------------------------------------- */
+
+static void set_cancel(weft__g *g, void *arg) {
+    (void)arg;
+    atomic_store_explicit(&g->cancel, 1, memory_order_relaxed);
+}
+
+static void claim_cancel(weft__g *g, void *arg) {
+    weft__glist *l = arg;
+    if (atomic_load_explicit(&g->status, memory_order_relaxed) != WEFT__G_DEAD &&
+        weft__cancel_claim(g)) {
+        weft__glist_push(l, g);
+    }
+}
+
+static void cancel_all(weft__r *r) {
+    weft__glist l = {0};
+    weft__each_g(r, set_cancel, NULL);
+    weft__fence_heavy();
+    weft__each_g(r, claim_cancel, &l);
+    weft__g *g;
+    while ((g = weft__glist_pop(&l)) != NULL) {
+        weft__inject(r, g);
+    }
+}
+
+static void report_left(weft__r *r) {
+    weft__log(r, WEFT_LOG_ERROR, "green threads are left behind after the limit of the stop");
+    weft__dump(r, STDERR_FILENO);
+}
+
+/* Waits until no G is left; cancelling them if so told. On a thread that runs no G of r. */
+static int drain(weft__r *r, bool cancel, weft_duration limit) {
+    int64_t end = limit < 0 ? INT64_MAX : weft_time_add(weft_time_at(weft__clock_now()), limit).ns;
+    if (cancel) {
+        atomic_store(&r->stopping, 1);
+    }
+    while (!weft__no_g_left(r) && !r->dead) {
+        int64_t now = weft__clock_now();
+        if (cancel && now >= end) {
+            report_left(r);
+            return -ETIMEDOUT;
+        }
+        if (cancel) {
+            cancel_all(r);
+        }
+        int64_t next = now + RESCAN < end ? now + RESCAN : end;
+        weft__note_sleep_until(&r->drained, cancel ? next : INT64_MAX);
+        weft__note_clear(&r->drained);
+    }
+    return r->dead ? -EDEADLK : 0;
+}
+
+static void teardown(weft__r *r) {
+    bool dead = r->dead;
+    weft__maker_stop(r);
+    weft__ms_stop(r);
+    if (r->net_stop != NULL) {
+        r->net_stop(r);
+    }
+    if (dead) {
+        return; /* its Gs stand in queues of the user's: what they stand on stays */
+    }
+    while (atomic_load(&r->users) != 0) {
+        weft__thread_nap(20 * WEFT_MICROSECOND);
+    }
+    free_parts(r);
+}
+
+/* main has ended, or the program is dead: calls the thread of weft_run out of the scheduler. */
+void weft__main_ends(weft__r *r, int result, bool by_exit) {
+    weft__m *m = r->main_m;
+    r->main_result = result;
+    r->main_exited = by_exit;
+    if (m == NULL) {
+        return;
+    }
+    bool wake = false;
+    weft__lock_take(&r->lock);
+    atomic_store(&r->leave_main, 1);
+    if (m->parked) {
+        weft__m **at = &r->midle;
+        while (*at != m) {
+            at = &(*at)->idle_link;
+        }
+        *at = m->idle_link;
+        r->nmidle--;
+        m->parked = false;
+        wake = true;
+    }
+    weft__lock_drop(&r->lock);
+    if (wake) {
+        weft__note_wake(&m->note);
+    } else {
+        weft__poller_break(r->poller);
+    }
+    weft__note_wake(&r->drained);
+}
+
+/* ---- the public calls -------------------------------------------------------------------------- */
+
+static int first_g(weft__r *r, weft__m *m, weft_fn app, void *arg, const void *site) {
+    int err;
+    weft__g *g = weft__g_new(m, r, app, arg, site, &err);
+    if (g != NULL) {
+        g->is_main = true;
+        weft__ready(m, g);
+    }
+    return err;
+}
+
+/* The calling thread serves as an M until main has ended. */
+static int run_here(weft__r *r, weft_fn app, void *arg, const void *site) {
+    weft__m *before = weft__m_self();
+    weft__m *m = weft__m_new(r);
+    if (m == NULL) {
+        return -ENOMEM;
+    }
+    m->main = true;
+    r->main_m = m;
+    weft__lock_take(&r->lock);
+    r->nm = 1;
+    weft__lock_drop(&r->lock);
+    int slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
+    weft__sigstack sig;
+    bool has_sig = weft__sigstack_setup(&sig) == 0;
+    weft__thread_exact_timers();
+    weft__m_begin(m);
+    weft__take_first_p(m);
+    int err = first_g(r, m, app, arg, site);
+    if (err != 0) {
+        atomic_store(&m->exit, true);
+    }
+    weft__schedule(m);
+    weft__m_end(m);
+    if (has_sig) {
+        weft__sigstack_teardown(&sig);
+    }
+    prctl(PR_SET_TIMERSLACK, slack > 0 ? slack : 0, 0, 0, 0);
+    weft__m_set_self(before);
+    return err;
+}
+
+WEFT_API int weft_run(weft_fn app, void *arg, const weft_config *cfg, int *status) {
+    if (app == NULL) {
+        return -EINVAL;
+    }
+    if (weft_current() != NULL) {
+        return -EDEADLK;
+    }
+    weft__r *r;
+    int err = runtime_new(&r, cfg, false);
+    if (err != 0) {
+        return err;
+    }
+    err = run_here(r, app, arg, weft__caller());
+    if (err == 0) {
+        err = drain(r, !r->main_exited, r->cfg.stop_limit);
+    }
+    int result = r->main_result;
+    if (err != -ETIMEDOUT) {
+        teardown(r);
+    }
+    if (err == 0 && status != NULL) {
+        *status = result;
+    }
+    return err;
+}
+
+struct app {
+    int argc;
+    char **argv;
+    int (*fn)(int argc, char **argv);
+};
+
+static int app_body(void *arg) {
+    struct app *a = arg;
+    return a->fn(a->argc, a->argv);
+}
+
+WEFT_API int weft_main(int argc, char **argv, int (*app)(int argc, char **argv)) {
+    struct app a = {argc, argv, app};
+    weft_config cfg = weft_config_default();
+    cfg.flags = WEFT_CATCH_OVERFLOW;
+    int status = 0;
+    int err = weft_run(app_body, &a, &cfg, &status);
+    if (err != 0) {
+        weft__log(NULL, WEFT_LOG_ERROR, "weft: the runtime failed: %s", weft_strerror(err));
+        return 255;
+    }
+    return status & 255;
+}
+
+WEFT_API int weft_start(weft_runtime **out, const weft_config *cfg) {
+    return out == NULL ? -EINVAL : runtime_new(out, cfg, true);
+}
+
+WEFT_API int weft_stop(weft_runtime *rt, weft_duration limit) {
+    if (rt == NULL) {
+        return -EINVAL;
+    }
+    if (weft_current() == rt || !rt->started) {
+        return -EDEADLK;
+    }
+    int err = drain(rt, true, limit);
+    if (err == -ETIMEDOUT) {
+        return err;
+    }
+    teardown(rt);
+    return err;
+}
+
+WEFT_API int weft_submit(weft_runtime *rt, weft_fn fn, void *arg) {
+    const void *site = weft__caller();
+    weft__m *m = weft__enter();
+    weft__r *r = rt != NULL ? rt : m->r;
+    int err = WEFT_ENORUNTIME;
+    if (r != NULL) {
+        atomic_fetch_add(&r->users, 1);
+        err = weft__g_start(m, r, fn, arg, site);
+        atomic_fetch_sub(&r->users, 1);
+    }
+    weft__leave(m);
+    return err;
+}
+
+WEFT_API int weft_procs(weft_runtime *rt) {
+    weft__r *r = rt != NULL ? rt : weft_current();
+    return r != NULL ? r->nprocs : WEFT_ENORUNTIME;
+}

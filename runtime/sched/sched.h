@@ -1,0 +1,489 @@
+/*
+ * Room sched: G, P, M and the runtime R that holds them; queues, park and ready, find work, idle and
+ * wake, timers' heaps, start and stop. Read this first.
+ *
+ *   G  a green thread. It lies at the top of its own stack; its memory outlives every reference to
+ *      it and is used for one G after another: the generation in its wait word tells them apart.
+ *   P  the right to run Gs: a ring of runnable Gs, a slot for the next one, a timer heap.
+ *   M  an OS thread of the runtime. Its own stack is its scheduler stack, called g0.
+ *   R  a runtime. Several may live in one process; nothing here is global but the registry of
+ *      stand-ins.
+ *   A plain thread that calls weft is given an M without a P and a stand-in G: its park is a futex
+ *   wait, everything else takes the same paths.
+ *
+ * Files: enter.c (who calls: M of this thread, stand-ins), g.c (Gs: making, starting, ending),
+ * runq.c (ring and runnext), proc.c (find work, idle, wake), park.c (the wait word and its claim),
+ * timers.c (heaps in the scheduler), maker.c (threads), runtime.c (start, run, stop),
+ * stuck.c (a program that is dead), report.c (what dumps and statistics read).
+ *
+ * Lock order, outermost first: a source's lock (channel, record, ...) > tset.lock > sched.lock >
+ * gfree_lock, maker. No two locks of one rank are held together. No user code runs under any, and
+ * nobody is readied under a source's lock.
+ *
+ * Invariants of the queues (names as in DESIGN 5.1):
+ *   I1  submit: publish the work; full fence; read npidle and nmspinning. An idle P and no spinner:
+ *       wake one.
+ *   I2  retire: a P is put on the idle list, nmspinning goes down; full fence; then every source is
+ *       looked at once more. I1 and I2 are Dekker's pattern: one of the two sees the other.
+ *   I3  a spinner that finds work stops spinning before it runs it, and wakes another if it was the
+ *       last: k pieces of work wake k Ms one after another.
+ *   I4  nmspinning counts only Ms that hold a P: an idle P is taken and the count raised under
+ *       sched.lock, so there is no passing increment that could hide work from a waker.
+ *   I5  whoever puts a P on the idle list looks again, spinner or not. (So no "needspinning".)
+ *   I8  polling is 1 iff an M is about to wait in the poller. Who publishes an earlier timer:
+ *       publish; full fence; polling? poll_until 0 or later than the timer: break. Not polling: wakep.
+ */
+#ifndef WEFT__SCHED_H
+#define WEFT__SCHED_H
+
+#include "base/base.h"
+
+#include <errno.h>
+
+#include "heap/heap.h"
+#include "os/os.h"
+#include "poller/poller.h"
+#include "stack/stack.h"
+#include "stack/switch.h"
+
+#include <weft/inspect.h>
+#include <weft/runtime.h>
+
+typedef struct weft__g weft__g;
+typedef struct weft__m weft__m;
+typedef struct weft__p weft__p;
+typedef struct weft_runtime weft__r;
+
+/* ---- fibers: a context and what sanitizers must know of it ------------------------------------ */
+typedef struct weft__fiber {
+    weft__ctx ctx;
+#ifdef WEFT__ASAN
+    void *asan_fake;
+    const void *asan_low;
+    size_t asan_bytes;
+#endif
+#ifdef WEFT__TSAN
+    void *tsan;
+#endif
+} weft__fiber;
+
+/* ---- the wait word ----------------------------------------------------------------------------- */
+/* generation << 6 | cause << 4 | held << 3 | cancellable << 2 | state. See park.c. */
+enum {
+    WEFT__RUNNING = 0,
+    WEFT__ARMING = 1,  /* waiting, but still on its stack: a claimer does not ready it */
+    WEFT__ARMED = 2,   /* off its stack: the claimer readies it */
+    WEFT__CLAIMED = 3,
+    WEFT__STATE = 3,
+    WEFT__CANCELLABLE = 1 << 2,
+    WEFT__HELD = 1 << 3,
+    WEFT__CAUSE_SHIFT = 4,
+    WEFT__GEN_SHIFT = 6,
+};
+typedef enum weft__cause { /* who claimed */
+    WEFT__BY_SOURCE = 0,
+    WEFT__BY_DEADLINE = 1,
+    WEFT__BY_CANCEL = 2,
+    WEFT__BY_NOMEM = 3, /* itself: the deadline could not be armed */
+} weft__cause;
+
+/* Why a G waits; weft__reason_text has the words. */
+typedef enum weft__reason {
+    WEFT__WAIT_NONE,
+    WEFT__WAIT_SLEEP,
+    WEFT__WAIT_TIMER,
+    WEFT__WAIT_SEND,
+    WEFT__WAIT_RECV,
+    WEFT__WAIT_NULL_CHAN,
+    WEFT__WAIT_MUTEX,
+    WEFT__WAIT_WAITGROUP,
+    WEFT__WAIT_EVENT,
+    WEFT__WAIT_READ,
+    WEFT__WAIT_WRITE,
+    WEFT__WAIT_ACCEPT,
+    WEFT__WAIT_CONNECT,
+    WEFT__WAIT_WRITE_TURN,
+    WEFT__REASONS
+} weft__reason;
+extern const char *const weft__reason_text[WEFT__REASONS];
+
+enum weft__g_status { WEFT__G_DEAD, WEFT__G_RUNNABLE, WEFT__G_RUNNING, WEFT__G_WAITING };
+
+/* ---- G ----------------------------------------------------------------------------------------- */
+struct weft__g {
+    weft__fiber fiber;
+    _Atomic uint64_t word; /* the wait word; its generation never goes back */
+    weft__g *next;         /* in a global queue, the injection list, a cache of dead Gs, a batch */
+    weft__r *r;            /* NULL: a stand-in */
+
+    _Atomic uint8_t status; /* enum weft__g_status: for reports only */
+    uint8_t reason;         /* enum weft__reason */
+    _Atomic uint8_t taken;  /* held park: a waker has it. See weft__waiter_claim */
+    _Atomic uint8_t cancel; /* set once by a stop: every cancellable wait ends */
+    bool standin;
+    bool timer_armed; /* the deadline of the present wait is in a heap */
+    bool is_main;
+    bool by_exit; /* ended by weft_exit */
+
+    const void *object; /* what it waits on */
+    const void *site;   /* the public call's return address */
+    int64_t since;      /* ns, of the P's last look at the clock: may be early by a look */
+
+    weft__timer timer;  /* deadline or sleep */
+    uint64_t timer_gen; /* the wait that it was armed for; guarded by the heap's lock */
+
+    weft_fn fn;
+    void *arg;
+    const void *created_at; /* return address of the call that made it */
+    uint64_t id;
+    weft__m *m;  /* a stand-in's M */
+    char *name;  /* 64 bytes of memory, or NULL */
+    long thread; /* which thread ran it last, for the migrations count */
+    weft__stack stack;
+};
+#if !defined(WEFT__ASAN) && !defined(WEFT__TSAN)
+_Static_assert(sizeof(weft__g) <= 256, "a G and its first frames must fit one page");
+#endif
+
+/* ---- lists of Gs, first in first out ----------------------------------------------------------- */
+typedef struct weft__glist {
+    weft__g *head, *tail;
+    uint32_t len;
+} weft__glist;
+WEFT__ALWAYS_INLINE void weft__glist_push(weft__glist *l, weft__g *g) {
+    g->next = NULL;
+    if (l->tail != NULL) {
+        l->tail->next = g;
+    } else {
+        l->head = g;
+    }
+    l->tail = g;
+    l->len++;
+}
+WEFT__ALWAYS_INLINE weft__g *weft__glist_pop(weft__glist *l) {
+    weft__g *g = l->head;
+    if (g != NULL) {
+        l->head = g->next;
+        if (l->head == NULL) {
+            l->tail = NULL;
+        }
+        l->len--;
+    }
+    return g;
+}
+
+/* ---- timer sets -------------------------------------------------------------------------------- */
+/* A heap, its lock and the published head. Outlives its P while a timer of a user is homed in it. */
+typedef struct weft__tset {
+    weft__heap heap; /* first: a timer's home points here */
+    weft__lock lock;
+    _Atomic int64_t min_key; /* a lower bound of the earliest time; INT64_MAX: none. Stored at unlock */
+    uint32_t refs;           /* the runtime and each user's timer homed here; guarded by lock */
+    bool closed;             /* the runtime has gone: nothing is armed any more */
+    weft__r *r;
+} weft__tset;
+
+/* What a fired timer leaves to be done once no lock is held. */
+typedef struct weft__fired {
+    void (*run)(weft__m *m, void *arg, uint64_t num); /* NULL: nothing */
+    void *arg;
+    uint64_t num;
+    weft__glist ready; /* Gs claimed under the lock */
+} weft__fired;
+/* A timer that is not a G's own. `fire` runs under the set's lock and only copies, claims, re-arms. */
+typedef struct weft__ktimer {
+    weft__timer t;
+    void (*fire)(struct weft__ktimer *k, weft__tset *ts, int64_t now, weft__fired *out);
+} weft__ktimer;
+enum { WEFT__TIMER_G = 0, WEFT__TIMER_K = 1 }; /* weft__timer.kind */
+
+
+/* ---- P ----------------------------------------------------------------------------------------- */
+enum {
+    WEFT__RING = 256,
+    WEFT__PICKS = 16,      /* direct picks between two looks from g0 */
+    WEFT__GFREE_P = 256,   /* dead Gs kept by a P; half goes to the runtime above that */
+    WEFT__GLOBAL_EVERY = 61,
+};
+
+/* Counters of a P: written by its holder alone, read by anybody. */
+typedef struct weft__pstats {
+    _Atomic uint64_t created, ended, injected, steals, migrations, timers_fired, polls;
+    _Atomic uint64_t wake_work, wake_timer, wake_poll;
+    _Atomic uint64_t late_count, late_sum, late_max, late[48];
+} weft__pstats;
+WEFT__ALWAYS_INLINE void weft__count(_Atomic uint64_t *c, uint64_t n) {
+    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n,
+                          memory_order_release);
+}
+
+struct weft__p {
+    /* the holder's line */
+    _Atomic(weft__g *) runnext; /* only the holder makes it non-NULL; thieves may only empty it */
+    _Atomic uint32_t tail;      /* the holder's; release */
+    _Atomic uint32_t tick;      /* picks so far; thieves watch it move */
+    uint32_t picks;             /* direct picks since the last look from g0 */
+    uint32_t global_tick;       /* tick at the last look at the global queue */
+    weft__g *gfree;             /* dead Gs, last in first out */
+    uint32_t gfree_len;
+    uint32_t index;
+    uint64_t id_next, id_end; /* numbers for new Gs */
+    uint64_t rand;
+    int64_t now; /* the clock at the last look; never the base of a duration */
+    weft__r *r;
+    weft__tset *tset;
+
+    _Atomic(weft__g *) offered __attribute__((aligned(WEFT__LINE))); /* runnext as its holder left it
+        when going back to user code: up for stealing */
+    _Atomic uint32_t head __attribute__((aligned(WEFT__LINE))); /* taken from by compare-and-swap */
+    _Atomic(weft__g *) ring[WEFT__RING];
+
+    weft__p *link; /* idle list, maker's list; under sched.lock */
+    uint32_t *seen_ticks; /* of every other P, at the holder's last try to steal its runnext */
+    bool make_spinning; /* in the maker's list: the M to be made begins as a spinner */
+    weft__pstats stats;
+} __attribute__((aligned(WEFT__LINE)));
+
+/* ---- M ----------------------------------------------------------------------------------------- */
+enum { /* weft__m.owed: wakes put off to the end of the call */
+    WEFT__OWED_NEXT = 1,  /* a G was put in runnext: forgiven if this M runs it at once */
+    WEFT__OWED_WORK = 2,  /* Gs in the ring: paid before anything else runs */
+    WEFT__OWED_TIMER = 4, /* an earlier timer and nobody in the poller: paid before a G runs */
+};
+enum { /* weft__m.commit: what the far side of a switch does first. Cannot fail, allocate or sleep */
+    WEFT__COMMIT_NONE,
+    WEFT__COMMIT_HELD,  /* word = armed; drop commit_lock */
+    WEFT__COMMIT_FREE,  /* arming -> armed; claimed already: ready it */
+    WEFT__COMMIT_YIELD, /* put it at the tail of the ring */
+    WEFT__COMMIT_EXIT,  /* push the dead G on the P's cache */
+};
+
+struct weft__m {
+    /* what every call touches */
+    _Atomic uint32_t incall; /* depth of calls; written by this thread alone */
+    _Atomic uint32_t ticket; /* 1 in peace; other bits: requests; 0: a forked child */
+    weft__g *g;              /* the G that runs here */
+    weft__p *p;              /* NULL: none */
+    weft__r *r;              /* NULL: a plain thread */
+    uint8_t owed;
+    uint8_t commit;
+    bool spinning;
+    weft__g *commit_g;
+    weft__lock *commit_lock;
+    uint64_t commit_word;
+
+    weft__fiber g0;
+    weft__note note; /* idle, or a stand-in's park */
+    weft__p *nextp;  /* the P it is woken with */
+    weft__m *idle_link, *all_link;
+    bool main;      /* the thread that called weft_run */
+    _Atomic bool exit; /* set before a wake: leave the scheduler */
+    bool parked;    /* on the idle list */
+    long thread;
+    pthread_t pthread;
+    uint64_t rand;
+};
+
+/* ---- R ----------------------------------------------------------------------------------------- */
+struct weft_runtime {
+    weft_config cfg; /* a copy; name points to `name` */
+    char name[16];
+    int nprocs;
+    uint32_t *strides;   /* the numbers coprime to nprocs: orders to visit all Ps in */
+    uint32_t nstrides;
+    weft__p **ps;
+    weft__tset *tset; /* of adders without a P; owned by nobody, in every scan */
+    weft__stacks *stacks;
+    weft__poller *poller;
+    bool started; /* weft_start, not weft_run */
+
+    /* sched */
+    weft__lock lock __attribute__((aligned(WEFT__LINE)));
+    weft__glist globq;           /* lock */
+    _Atomic uint32_t globq_len;  /* lock to write */
+    weft__p *pidle;              /* lock */
+    weft__m *midle;              /* lock */
+    uint32_t nmidle;             /* lock */
+    uint32_t nm;                 /* lock: Ms alive or ordered from the maker */
+    weft__m *allm;               /* lock; never shrinks before the stop */
+    weft__p *make_list;          /* lock: Ps that wait for the maker */
+    bool make_stop;              /* lock */
+    uint64_t threads_created;    /* lock */
+    bool dead;                   /* lock: the program is stuck for ever and has been told so */
+
+    _Atomic uint32_t npidle __attribute__((aligned(WEFT__LINE))); /* lock to write */
+    _Atomic uint32_t nmspinning;                                 /* lock to raise with an idle P */
+    _Atomic(uint64_t) *idle_mask;                                /* a bit a P; lock to write */
+    _Atomic(weft__g *) inject __attribute__((aligned(WEFT__LINE))); /* push list, newest first */
+
+    /* poller */
+    _Atomic uint32_t polling __attribute__((aligned(WEFT__LINE))); /* an M waits, or is about to, in it */
+    _Atomic int64_t poll_until;  /* valid while it waits; 0: not known, break it */
+    _Atomic int64_t last_poll;   /* when somebody looked last */
+    _Atomic uint32_t poll_look;  /* one look at a time */
+    _Atomic int32_t poll_waiters;/* Gs parked on descriptors */
+    void (*net_event)(weft__r *r, uint64_t tag, unsigned events, weft__glist *ready); /* room net */
+    void (*net_stop)(weft__r *r);
+
+    weft__lock gfree_lock __attribute__((aligned(WEFT__LINE)));
+    weft__g *gfree;
+    uint32_t gfree_len;
+    _Atomic uint64_t next_id;
+    _Atomic int64_t gcount; /* kept only with cfg.max_gs */
+    weft__pstats stats;     /* of callers without a P; under stats_lock */
+    weft__lock stats_lock;
+    _Atomic int64_t conns_open;
+
+    /* life */
+    _Atomic uint32_t stopping;  /* spawns are refused; waits end */
+    _Atomic uint32_t leave_main;/* the M of weft_run shall leave the scheduler */
+    weft__m *main_m;
+    _Atomic uint32_t main_ended;
+    bool main_exited; /* by weft_exit: the rest runs on */
+    int main_result;
+    weft__note drained; /* wakes the one who stops: perhaps no G is left, or stuck */
+    pthread_t maker;
+    weft__note maker_note;
+    bool catches_overflow;
+    _Atomic uint32_t users; /* threads inside that hold no G of it: submitters, wakers from outside */
+};
+
+/* ---- enter and leave --------------------------------------------------------------------------- */
+/* The M of this thread, or NULL on a thread that weft has not seen. Never inlined and opaque to the
+   optimiser: a thread-local address must not be kept over a switch. Once a call. */
+weft__m *weft__m_self(void);
+void weft__m_set_self(weft__m *m);
+weft__m *weft__enter_slow(weft__m *m);  /* first call of a plain thread, or a request is up */
+void weft__pay(weft__m *m);
+
+/* Begins a public call: from here to leave this thread holds its P (if any). The light fence pairs
+   with the heavy fence of whoever raises a request and then reads incall. */
+WEFT__ALWAYS_INLINE weft__m *weft__enter(void) {
+    weft__m *m = weft__m_self();
+    if (weft__unlikely(m == NULL)) {
+        return weft__enter_slow(NULL);
+    }
+    atomic_store_explicit(&m->incall,
+                          atomic_load_explicit(&m->incall, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    weft__fence_light();
+    if (weft__unlikely(atomic_load_explicit(&m->ticket, memory_order_relaxed) != 1)) {
+        return weft__enter_slow(m);
+    }
+    return m;
+}
+/* Ends a public call, on the M that the last switch returned. */
+WEFT__ALWAYS_INLINE void weft__leave(weft__m *m) {
+    if (weft__unlikely(m->owed != 0)) {
+        weft__pay(m);
+    }
+    weft__assert(m->commit == WEFT__COMMIT_NONE, "a call ends with a commit pending");
+    atomic_store_explicit(&m->incall,
+                          atomic_load_explicit(&m->incall, memory_order_relaxed) - 1,
+                          memory_order_release);
+}
+
+/* ---- queues (runq.c) --------------------------------------------------------------------------- */
+void weft__runqput(weft__p *p, weft__g *g);           /* at the tail; overflow goes to the global queue */
+void weft__runqput_list(weft__p *p, weft__glist *l);  /* all, in order; empties the list */
+weft__g *weft__runqget_ring(weft__p *p);
+weft__g *weft__runqsteal(weft__p *thief, weft__p *victim, bool next_too, uint32_t *seen_tick);
+bool weft__runq_has_ring(weft__p *p);
+void weft__globq_put_list(weft__r *r, weft__glist *l);
+WEFT__ALWAYS_INLINE weft__g *weft__runnext_take(weft__p *p) {
+    if (atomic_load_explicit(&p->runnext, memory_order_relaxed) == NULL) {
+        return NULL; /* thieves never fill it */
+    }
+    return atomic_exchange_explicit(&p->runnext, NULL, memory_order_acq_rel);
+}
+/* Puts g next in line; what was there goes to the ring's tail. */
+WEFT__ALWAYS_INLINE void weft__runqput_next(weft__m *m, weft__p *p, weft__g *g) {
+    weft__g *old = atomic_load_explicit(&p->runnext, memory_order_relaxed);
+    if (old == NULL) { /* only the holder fills it: no exchange needed */
+        atomic_store_explicit(&p->runnext, g, memory_order_release);
+        m->owed |= WEFT__OWED_NEXT;
+        return;
+    }
+    old = atomic_exchange_explicit(&p->runnext, g, memory_order_acq_rel);
+    if (old != NULL) {
+        weft__runqput(p, old);
+    }
+    m->owed |= WEFT__OWED_NEXT | WEFT__OWED_WORK;
+}
+
+/* ---- finding work, idle and wake (proc.c) ------------------------------------------------------ */
+void weft__schedule(weft__m *m); /* g0's loop; returns when the M shall leave the scheduler, without a P */
+void weft__wakep(weft__r *r, _Atomic uint64_t *cause);
+void weft__inject(weft__r *r, weft__g *g);                      /* from outside a P of r */
+void weft__ready_far(weft__m *m, weft__g *g);
+void weft__pidleput(weft__r *r, weft__p *p); /* lock held */
+void weft__releasep(weft__m *m); /* gives the P up; somebody takes it if there is work for it */
+void weft__acquirep(weft__m *m, weft__p *p);
+bool weft__poll_wanted(weft__r *r);
+
+/* Makes a G that the caller has claimed runnable: next in line here, or through its runtime. Not
+   under a source's lock. g may run elsewhere before this returns. */
+WEFT__ALWAYS_INLINE void weft__ready(weft__m *m, weft__g *g) {
+    if (weft__likely(m->p != NULL && g->r == m->r)) {
+        atomic_store_explicit(&g->status, WEFT__G_RUNNABLE, memory_order_relaxed);
+        weft__runqput_next(m, m->p, g);
+    } else {
+        weft__ready_far(m, g);
+    }
+}
+
+/* ---- Gs (g.c) ---------------------------------------------------------------------------------- */
+/* A dead G of this runtime's default stack size, or NULL with *err. m may be NULL or without a P. */
+weft__g *weft__g_new(weft__m *m, weft__r *r, weft_fn fn, void *arg, const void *site, int *err);
+int weft__g_start(weft__m *m, weft__r *r, weft_fn fn, void *arg, const void *site); /* new, then ready */
+void weft__g_exit(weft__m *m, int result) WEFT__NORETURN;
+int weft__g_start_copy(weft__m *m, weft__r *r, weft_fn fn, const void *arg, size_t bytes,
+                       const void *site);
+void weft__gfree_balance(weft__p *p);
+void weft__g_reap(weft__m *m, weft__g *g); /* the far side's part of an end */
+void weft__each_g(weft__r *r, void (*fn)(weft__g *g, void *arg), void *arg);
+void weft__g_free_all(weft__r *r); /* names and fibers, before the stacks go */
+
+/* ---- timers (timers.c) ------------------------------------------------------------------------- */
+weft__tset *weft__tset_new(weft__r *r);
+void weft__tset_close(weft__tset *ts); /* the runtime goes: empties the heap, gives up its hold */
+weft__tset *weft__tset_of(weft__m *m, weft__r *r);  /* where a timer that m arms now belongs */
+weft__tset *weft__timer_lock(weft__timer *t); /* the set that t is homed in, locked */
+void weft__tset_unlock(weft__tset *ts);       /* publishes min_key */
+/* A user's timer is homed in ts: the set outlives it. Unhome: ts is locked, and dropped here. */
+void weft__timer_home(weft__timer *t, weft__tset *ts);
+void weft__timer_unhome(weft__timer *t, weft__tset *ts);
+/* Moves the home of a timer that is in no heap to `to`; returns the locked set it is homed in then. */
+weft__tset *weft__timer_rehome(weft__timer *t, weft__tset *ts, weft__tset *to);
+/* ts locked: puts t in, or moves it. Sets *earlier if somebody may sleep too long now: then call
+   weft__timers_earlier once ts is unlocked. 0 or -ENOMEM. */
+int weft__timer_put(weft__tset *ts, weft__timer *t, int64_t when, bool *earlier);
+int weft__timer_arm_g(weft__m *m, weft__g *g, uint64_t gen, int64_t when);
+bool weft__timer_stop(weft__timer *t); /* true: it was in a heap */
+void weft__timers_earlier(weft__m *m, weft__r *r, int64_t when); /* wake_netpoller */
+void weft__timers_run(weft__m *m, weft__tset *ts, int64_t now);  /* runs what is due */
+int64_t weft__timers_next(weft__r *r); /* the earliest of all sets, re-keyed; INT64_MAX: none */
+WEFT__ALWAYS_INLINE int64_t weft__tset_min(weft__tset *ts) {
+    return atomic_load_explicit(&ts->min_key, memory_order_acquire);
+}
+
+/* ---- threads (maker.c), life (runtime.c), the dead (stuck.c), reports (report.c) ---------------- */
+int weft__maker_start(weft__r *r);
+void weft__maker_stop(weft__r *r); /* and joins it; no M is made any more */
+weft__m *weft__m_new(weft__r *r);
+void weft__m_begin(weft__m *m); /* on its own thread: from here it is the thread's M */
+void weft__m_end(weft__m *m);
+void weft__ms_stop(weft__r *r); /* tells all Ms to leave, joins their threads but the main one */
+void weft__main_ends(weft__r *r, int result, bool by_exit);
+bool weft__no_g_left(weft__r *r);
+bool weft__checkdead(weft__r *r); /* lock held, an M goes idle; true: the program is dead: report it */
+void weft__stuck_report(weft__r *r);
+bool weft__cancel_claim(weft__g *g);
+void weft__log(weft__r *r, int level, const char *fmt, ...) WEFT_PRINTF(3, 4);
+void weft__describe_g(const weft__g *g, char *buf, size_t bytes);
+int weft__dump(weft__r *r, int fd);
+uint64_t weft__sum(weft__r *r, size_t offset); /* a counter of weft__pstats over all Ps and the rest */
+
+#include "sched/park.h"
+
+#endif

@@ -1,0 +1,57 @@
+/*
+ * A program that is dead: no M runs, no timer in any heap, nobody waits on a descriptor, nothing is
+ * injected, and green threads are left. Looked for whenever the last M goes idle; an M that has been
+ * ordered, or that somebody is about to wake, counts as running (nm is raised, nmidle lowered, under
+ * the lock that also guards the idle lists).
+ */
+#include "sched/sched.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+bool weft__no_g_left(weft__r *r) {
+    /* ended first: both only grow and ended never passes created, so equal sums mean that at some
+       moment between nothing lived; and while stopping nothing is born any more. */
+    uint64_t ended = weft__sum(r, offsetof(weft__pstats, ended));
+    return ended == weft__sum(r, offsetof(weft__pstats, created));
+}
+
+static bool something_may_come(weft__r *r) {
+    if (r->globq.len > 0 || atomic_load(&r->inject) != NULL || atomic_load(&r->users) != 0 ||
+        atomic_load(&r->poll_waiters) > 0 || weft__tset_min(r->tset) != INT64_MAX) {
+        return true;
+    }
+    for (int i = 0; i < r->nprocs; i++) {
+        weft__p *p = r->ps[i];
+        if (weft__tset_min(p->tset) != INT64_MAX || weft__runq_has_ring(p) ||
+            atomic_load(&p->runnext) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool weft__checkdead(weft__r *r) {
+    if (r->nm != r->nmidle || r->make_list != NULL) {
+        return false;
+    }
+    if ((r->cfg.flags & WEFT_STUCK_IGNORE) != 0 || r->dead || atomic_load(&r->stopping) != 0 ||
+        r->make_stop || something_may_come(r) || weft__no_g_left(r)) {
+        return false;
+    }
+    r->dead = true;
+    return true;
+}
+
+void weft__stuck_report(weft__r *r) {
+    uint64_t left = weft__sum(r, offsetof(weft__pstats, created)) -
+                    weft__sum(r, offsetof(weft__pstats, ended));
+    weft__log(r, WEFT_LOG_ERROR, "weft: deadlock: %llu green thread%s wait%s and nothing can wake %s",
+              (unsigned long long)left, left == 1 ? "" : "s", left == 1 ? "s" : "",
+              left == 1 ? "it" : "them");
+    weft__dump(r, STDERR_FILENO);
+    if ((r->cfg.flags & WEFT_STUCK_FATAL) != 0) {
+        abort();
+    }
+    weft__main_ends(r, 0, false);
+}

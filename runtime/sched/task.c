@@ -1,0 +1,97 @@
+/* The public calls about green threads themselves: go, yield, exit, name. */
+#include "sched/sched.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <weft/task.h>
+
+WEFT_API int weft_go(weft_fn fn, void *arg) {
+    weft__m *m = weft__enter();
+    int err = WEFT_ENORUNTIME;
+    if (weft__likely(m->r != NULL)) {
+        err = weft__g_start(m, m->r, fn, arg, weft__caller());
+    }
+    weft__leave(m);
+    return err;
+}
+
+WEFT_API int weft_go_copy(weft_fn fn, const void *args, size_t bytes) {
+    if (bytes > 4096) {
+        return -E2BIG;
+    }
+    weft__m *m = weft__enter();
+    int err = WEFT_ENORUNTIME;
+    if (m->r != NULL) {
+        err = weft__g_start_copy(m, m->r, fn, args, bytes, weft__caller());
+    }
+    weft__leave(m);
+    return err;
+}
+
+/* Pops first: with nobody else in line the caller goes on. Every sixteenth time the scheduler's
+   stack looks at the rest of the world in any case. */
+WEFT_API void weft_yield(void) {
+    weft__m *m = weft__enter();
+    weft__g *g = m->g;
+    if (weft__unlikely(g->standin)) {
+        weft__leave(m);
+        sched_yield();
+        return;
+    }
+    weft__fiber *to = &m->g0;
+    weft__g *next = weft__pick_direct(m);
+    if (weft__likely(next != NULL)) {
+        weft__execute(m, next);
+        to = &next->fiber;
+    } else if (m->p->picks < WEFT__PICKS && (m->owed & ~WEFT__OWED_NEXT) == 0) {
+#ifndef WEFT__TSAN
+        m->p->picks++;
+        weft__leave(m);
+        return;
+#endif
+    }
+    m->commit = WEFT__COMMIT_YIELD;
+    m->commit_g = g;
+    m = weft__fiber_switch(&g->fiber, to, m, false);
+    weft__commit(m);
+    weft__leave(m);
+}
+
+WEFT_API void weft_exit(int result) {
+    weft__m *m = weft__enter();
+    if (m->g == NULL || m->g->standin) {
+        weft__fatal("weft_exit on a thread that is no green thread");
+    }
+    m->g->by_exit = true;
+    weft__g_exit(m, result);
+}
+
+WEFT_API void weft_set_name(const char *fmt, ...) {
+    weft__m *m = weft__m_self();
+    weft__g *g = m != NULL ? m->g : NULL;
+    if (g == NULL) {
+        return;
+    }
+    if (g->name == NULL) {
+        g->name = weft__mem_zalloc(64);
+        if (g->name == NULL) {
+            return; /* a name is a help, not a promise */
+        }
+    }
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(g->name, 64, fmt, ap);
+    va_end(ap);
+}
+
+/* Never inlined, and errno's address is taken anew: it is that of the thread we are on now. */
+WEFT_API WEFT__NOINLINE int weft_errno(void) {
+    __asm__ volatile("" ::: "memory");
+    return errno;
+}
+
+WEFT_API WEFT__NOINLINE void weft_set_errno(int e) {
+    __asm__ volatile("" ::: "memory");
+    errno = e;
+}
