@@ -35,19 +35,31 @@ ReportHook(POST_ALL)(struct criterion_global_stats *all) {
     }
 }
 
-/* "SUITE/NAME" becomes "--filter=SUITE/NAME". */
-static void translate(int argc, char **argv) {
+/* The globs "A" and "B" become one "--filter=@(A|B)", put where the first glob was. */
+static int translate(int argc, char **argv) {
+    size_t bytes = sizeof "--filter=@()";
     for (int i = 1; i < argc; i++) {
-        if (argv[i][0] != '-') {
-            size_t bytes = strlen(argv[i]) + sizeof "--filter=";
-            char *option = malloc(bytes);
-            if (!option) {
-                exit(2);
-            }
-            snprintf(option, bytes, "--filter=%s", argv[i]);
-            argv[i] = option;
-        }
+        bytes += strlen(argv[i]) + 1;
     }
+    char *filter = malloc(bytes);
+    if (!filter) exit(2);
+    strcpy(filter, "--filter=@(");
+    int kept = 1, at = 0;
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] == '-') {
+            argv[kept++] = argv[i];
+            continue;
+        }
+        if (!at) at = kept++;
+        strcat(filter, argv[i]);
+        strcat(filter, "|");
+    }
+    if (at) {
+        filter[strlen(filter) - 1] = ')';
+        argv[at] = filter; /* kept until the process ends */
+    }
+    argv[kept] = NULL;
+    return kept;
 }
 
 int main(int argc, char **argv) {
@@ -56,7 +68,7 @@ int main(int argc, char **argv) {
             return test_list(argc, argv);
         }
     }
-    translate(argc, argv);
+    argc = translate(argc, argv);
     struct criterion_test_set *tests = criterion_initialize();
     criterion_options.jobs = 1; /* whoever runs many programs decides what runs side by side */
     if (!criterion_handle_args(argc, argv, true)) {

@@ -37,7 +37,6 @@ static void run_child(struct test_case *t, int out) {
     dup2(out, STDOUT_FILENO);
     dup2(out, STDERR_FILENO);
     close(out);
-    setvbuf(stdout, NULL, _IOLBF, 0);
     test_run(t);
     exit(0); /* not _exit: the sanitizers give their last verdicts at exit */
 }
