@@ -35,29 +35,26 @@ ReportHook(POST_ALL)(struct criterion_global_stats *all) {
     }
 }
 
-/* The globs "A" and "B" become one "--filter=@(A|B)", put where the first glob was. */
+/* The globs "A" and "B" become one "--filter=@(A|B)", which takes the place of the first. */
 static int translate(int argc, char **argv) {
-    size_t bytes = sizeof "--filter=@()";
-    for (int i = 1; i < argc; i++) {
-        bytes += strlen(argv[i]) + 1;
-    }
-    char *filter = malloc(bytes);
-    if (!filter) exit(2);
-    strcpy(filter, "--filter=@(");
-    int kept = 1, at = 0;
+    static char filter[64 * 1024];
+    size_t len = (size_t)snprintf(filter, sizeof filter, "--filter=@(");
+    int kept = 1;
+    bool any = false;
     for (int i = 1; i < argc; i++) {
         if (argv[i][0] == '-') {
             argv[kept++] = argv[i];
             continue;
         }
-        if (!at) at = kept++;
-        strcat(filter, argv[i]);
-        strcat(filter, "|");
+        len += (size_t)snprintf(filter + len, sizeof filter - len, "%s%s", any ? "|" : "", argv[i]);
+        if (len >= sizeof filter - 2) {
+            fprintf(stderr, "too many names\n");
+            exit(2);
+        }
+        if (!any) argv[kept++] = filter;
+        any = true;
     }
-    if (at) {
-        filter[strlen(filter) - 1] = ')';
-        argv[at] = filter; /* kept until the process ends */
-    }
+    snprintf(filter + len, sizeof filter - len, ")");
     argv[kept] = NULL;
     return kept;
 }

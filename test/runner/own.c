@@ -145,7 +145,7 @@ static void run_one(struct test_case *t) {
     if (why[0]) {
         tally.failed++;
         printf("FAIL %s: %s\n%s%s", full, why, r.text ? r.text : "",
-               r.len && r.text[r.len - 1] != '\n' ? "\n" : "");
+               r.text && r.len && r.text[r.len - 1] != '\n' ? "\n" : "");
     } else if (skipped) {
         tally.skipped++;
     } else {
