@@ -27,9 +27,7 @@ static _Atomic int way;        /* enum weft__guard_way; WEFT__GUARD_PROBE: not k
 static _Atomic int64_t ration; /* mappings that stacks may still use; once measured */
 static pthread_once_t ration_once = PTHREAD_ONCE_INIT;
 
-size_t weft__page_bytes(void) {
-    return (size_t)sysconf(_SC_PAGESIZE);
-}
+size_t weft__page_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
 
 size_t weft__guard_bytes(void) {
     size_t page = weft__page_bytes();

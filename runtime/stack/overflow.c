@@ -30,13 +30,13 @@
 #endif
 
 enum {
-    WHO_BYTES = 256,             /* of the text that sched describes a stack's user with */
-    SIGSTACK_BYTES = 64 << 10,   /* of an alternate stack, unless the kernel's frame is very large */
-    SIGSTACK_ROOM = 8 << 10      /* what a handler has beyond the kernel's frame, at least */
+    WHO_BYTES = 256,           /* of the text that sched describes a stack's user with */
+    SIGSTACK_BYTES = 64 << 10, /* of an alternate stack, unless the kernel's frame is very large */
+    SIGSTACK_ROOM = 8 << 10    /* what a handler has beyond the kernel's frame, at least */
 };
 
 struct watch {
-    struct watch *next; /* constant once published */
+    struct watch *next;             /* constant once published */
     _Atomic(weft__stacks *) stacks; /* NULL: to be used again */
 };
 

@@ -59,16 +59,16 @@ struct slab {
 struct weft__stacks {
     _Atomic(struct slab *) slabs; /* newest first */
     pthread_mutex_t lock;
-    char *free;          /* low end of the stack that was put back last; lock */
-    size_t stack_bytes;  /* usable */
+    char *free;         /* low end of the stack that was put back last; lock */
+    size_t stack_bytes; /* usable */
     size_t guard_bytes;
-    size_t slot_bytes;   /* both */
-    size_t max_slots;    /* bound of all slabs together */
-    size_t slots;        /* in all slabs; lock */
-    size_t slab_bytes;   /* to reserve next; lock */
+    size_t slot_bytes; /* both */
+    size_t max_slots;  /* bound of all slabs together */
+    size_t slots;      /* in all slabs; lock */
+    size_t slab_bytes; /* to reserve next; lock */
     size_t max_slab_bytes;
-    size_t rationed;     /* stacks whose guard took mappings; lock */
-    bool guard_region;   /* guards are tried as guard regions first */
+    size_t rationed;   /* stacks whose guard took mappings; lock */
+    bool guard_region; /* guards are tried as guard regions first */
 };
 
 static struct slab *slab_new(weft__stacks *s);
@@ -294,9 +294,9 @@ static int open_batch(weft__stacks *s, struct slab *b, size_t i) {
 static int open_rationed(weft__stacks *s, struct slab *b, size_t i) {
     if (!weft__guard_ration_take()) return -ENOMEM;
     char *guard = b->base + i * s->slot_bytes;
-    int err = i < b->opened ? set_access(guard, s->guard_bytes, PROT_NONE)
-                            : set_access(guard + s->guard_bytes, s->stack_bytes,
-                                         PROT_READ | PROT_WRITE);
+    int err = i < b->opened
+                  ? set_access(guard, s->guard_bytes, PROT_NONE)
+                  : set_access(guard + s->guard_bytes, s->stack_bytes, PROT_READ | PROT_WRITE);
     if (err) {
         weft__guard_ration_give(1);
         return err;

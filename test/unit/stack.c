@@ -238,18 +238,12 @@ static void guards_everywhere(enum weft__guard_way way) {
     weft__stacks_free(s);
 }
 
-TEST(stack, guards_as_found) {
-    guards_everywhere(WEFT__GUARD_PROBE);
-}
+TEST(stack, guards_as_found) { guards_everywhere(WEFT__GUARD_PROBE); }
 
-TEST(stack, guards_by_mprotect) {
-    guards_everywhere(WEFT__GUARD_PROTECT);
-}
+TEST(stack, guards_by_mprotect) { guards_everywhere(WEFT__GUARD_PROTECT); }
 
 /* Told to use guard regions, whether the kernel has them or not, every guard must still be one. */
-TEST(stack, guards_that_may_be_refused) {
-    guards_everywhere(WEFT__GUARD_REGION);
-}
+TEST(stack, guards_that_may_be_refused) { guards_everywhere(WEFT__GUARD_REGION); }
 
 /* Contents of neighbours are not touched by making a guard. */
 TEST(stack, guards_leave_neighbours_alone) {
@@ -338,13 +332,9 @@ static void locked_memory(int first, int second) {
     weft__stacks_free(s);
 }
 
-TEST(stack, locked_from_the_start) {
-    locked_memory(MCL_CURRENT | MCL_FUTURE, 0);
-}
+TEST(stack, locked_from_the_start) { locked_memory(MCL_CURRENT | MCL_FUTURE, 0); }
 
-TEST(stack, locked_later) {
-    locked_memory(0, MCL_CURRENT);
-}
+TEST(stack, locked_later) { locked_memory(0, MCL_CURRENT); }
 
 /* Little address space: as many stacks as fit, then -ENOMEM, and malloc is not starved. */
 TEST(stack, limited_address_space) {
@@ -478,13 +468,9 @@ static weft__stack watched_stack_of(size_t bytes) {
     return st;
 }
 
-static weft__stack watched_stack(void) {
-    return watched_stack_of(STACK);
-}
+static weft__stack watched_stack(void) { return watched_stack_of(STACK); }
 
-static void poke(char *at) {
-    *(volatile char *)at = 1;
-}
+static void poke(char *at) { *(volatile char *)at = 1; }
 
 static void poke_first_guard_byte(void) {
     weft__overflow_describe = describe_17;
@@ -506,9 +492,7 @@ static void poke_elsewhere(void) {
     poke((char *)mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 }
 
-static void poke_stack(void) {
-    poke(watched_stack().low);
-}
+static void poke_stack(void) { poke(watched_stack().low); }
 
 TEST(stack, report_names_the_stack) {
     check_died(in_child(poke_first_guard_byte), SIGSEGV, REPORT_17);
@@ -791,9 +775,7 @@ static void watch_churn(void) {
     CHECK_EQ(host_calls, 20000);
 }
 
-TEST(stack, report_while_pools_come_and_go) {
-    check_exit(in_child(watch_churn), 0, "");
-}
+TEST(stack, report_while_pools_come_and_go) { check_exit(in_child(watch_churn), 0, ""); }
 
 /* Signal stacks. */
 
@@ -824,9 +806,7 @@ static void in_thread(void *(*fn)(void *)) {
     pthread_join(thread, NULL);
 }
 
-TEST(stack, sigstack) {
-    in_thread(sigstack_of_a_thread);
-}
+TEST(stack, sigstack) { in_thread(sigstack_of_a_thread); }
 
 static char hosts_own[128 << 10];
 
@@ -853,6 +833,4 @@ static void *sigstack_of_the_host(void *arg) {
     return NULL;
 }
 
-TEST(stack, sigstack_of_the_host_stays) {
-    in_thread(sigstack_of_the_host);
-}
+TEST(stack, sigstack_of_the_host_stays) { in_thread(sigstack_of_the_host); }
