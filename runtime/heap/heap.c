@@ -3,49 +3,40 @@
    The children of entry i are 4i+1 .. 4i+4. Entry 0 stands at the end of a cache line of its own, so
    each four children fill one:
 
-       line 0: [block] [  -  ] [  -  ] [  0  ]
+       line 0: [  -  ] [  -  ] [  -  ] [  0  ]
        line 1: [  1  ] [  2  ] [  3  ] [  4  ]
-       line 2: [  5  ] [  6  ] [  7  ] [  8  ]
-
-   The free room before entry 0 holds the address that the memory came by. */
+       line 2: [  5  ] [  6  ] [  7  ] [  8  ] */
 #include "heap/heap.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <string.h>
 
 #include "base/base.h"
 
 enum {
     ARITY = 4,
-    LINE_BYTES = 64,
     ROOT_OFFSET = 3,    /* entries before entry 0 */
     MIN_CAP = 13,       /* three whole lines behind the first */
     KEEP_CAP = 1 << 10, /* a heap up to this does not shrink */
     MAX_CAP = 1 << 30
 };
 
-_Static_assert(sizeof(weft__heap_entry) <= 16, "the children of an entry share a cache line");
+_Static_assert(ARITY * sizeof(weft__heap_entry) <= WEFT__LINE,
+               "the children of an entry share a cache line");
 
 /* Memory. */
 
 static size_t block_bytes(uint32_t cap) {
-    return ((size_t)cap + ROOT_OFFSET) * sizeof(weft__heap_entry) + LINE_BYTES;
+    return ((size_t)cap + ROOT_OFFSET) * sizeof(weft__heap_entry);
 }
 
-static void **block_address(weft__heap_entry *entries) { return (void **)(entries - ROOT_OFFSET); }
-
 static weft__heap_entry *entries_new(uint32_t cap) {
-    char *block = weft__mem_alloc(block_bytes(cap));
-    if (!block) return NULL;
-    size_t skip = (LINE_BYTES - (uintptr_t)block % LINE_BYTES) % LINE_BYTES;
-    weft__heap_entry *entries = (weft__heap_entry *)(block + skip) + ROOT_OFFSET;
-    *block_address(entries) = block;
-    return entries;
+    weft__heap_entry *block = weft__mem_alloc_aligned(block_bytes(cap), WEFT__LINE);
+    return block ? block + ROOT_OFFSET : NULL;
 }
 
 static void entries_free(weft__heap_entry *entries, uint32_t cap) {
-    if (entries) weft__mem_free(*block_address(entries), block_bytes(cap));
+    if (entries) weft__mem_free(entries - ROOT_OFFSET, block_bytes(cap));
 }
 
 static int set_cap(weft__heap *h, uint32_t cap) {

@@ -27,14 +27,7 @@
 #include "base/base.h"
 #include "stack/guard.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define STACK_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define STACK_ASAN 1
-#endif
-#endif
-#ifdef STACK_ASAN
+#ifdef WEFT__ASAN
 #include <sanitizer/asan_interface.h>
 #endif
 
@@ -214,7 +207,7 @@ bool weft__stacks_find(weft__stacks *s, const void *addr, weft__stack *out, bool
 }
 
 void weft__stack_sanitize_reset(weft__stack st) {
-#ifdef STACK_ASAN
+#ifdef WEFT__ASAN
     __asan_unpoison_memory_region(st.low, st.bytes);
 #else
     (void)st;
