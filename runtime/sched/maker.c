@@ -51,13 +51,16 @@ void weft__m_end(weft__m *m) {
 static void *m_body(void *arg) {
     weft__m *m = arg;
     weft__thread_exact_timers();
-    weft__sigstack_setup();
+    weft__sigstack sig;
+    bool has_sig = weft__sigstack_setup(&sig) == 0;
     weft__m_begin(m);
     weft__acquirep(m, m->nextp);
     m->nextp = NULL;
     weft__schedule(m);
     weft__m_end(m);
-    weft__sigstack_teardown();
+    if (has_sig) {
+        weft__sigstack_teardown(&sig);
+    }
     return NULL;
 }
 

@@ -423,6 +423,10 @@ static bool take_idle_p(weft__m *m, bool spinning) {
     return true;
 }
 
+void weft__takep(weft__m *m) {
+    take_idle_p(m, false);
+}
+
 static void retire_spinner(weft__m *m) {
     if (m->spinning) {
         m->spinning = false;

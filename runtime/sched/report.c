@@ -83,6 +83,15 @@ static void put_code(struct out *o, const char *before, const void *address) {
     }
 }
 
+/* "green thread 17 (name), started at worker+0x0": also in a signal handler. */
+void weft__describe_g_start(const weft__g *g, char *buf, size_t bytes) {
+    struct out o = {.fd = -1};
+    weft__describe_g(g, o.buf, 128);
+    o.len = strlen(o.buf);
+    put_code(&o, ", started at ", (const void *)(uintptr_t)g->fn);
+    snprintf(buf, bytes, "%s", o.buf);
+}
+
 static void put_g(weft__g *g, void *arg) {
     struct out *o = arg;
     static const char *const states[] = {"dead", "runnable", "running", "waiting"};

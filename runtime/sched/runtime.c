@@ -412,7 +412,7 @@ static int run_here(weft__r *r, weft_fn app, void *arg, const void *site) {
     bool has_sig = weft__sigstack_setup(&sig) == 0;
     weft__thread_exact_timers();
     weft__m_begin(m);
-    weft__take_first_p(m);
+    weft__takep(m);
     int err = first_g(r, m, app, arg, site);
     if (err != 0) {
         atomic_store(&m->exit, true);

@@ -281,7 +281,6 @@ struct weft__m {
     bool parked;    /* on the idle list */
     long thread;
     pthread_t pthread;
-    uint64_t rand;
 };
 
 /* ---- R ----------------------------------------------------------------------------------------- */
@@ -419,6 +418,7 @@ void weft__ready_far(weft__m *m, weft__g *g);
 void weft__pidleput(weft__r *r, weft__p *p); /* lock held */
 void weft__releasep(weft__m *m); /* gives the P up; somebody takes it if there is work for it */
 void weft__acquirep(weft__m *m, weft__p *p);
+void weft__takep(weft__m *m); /* any idle P; the thread of weft_run takes its first */
 bool weft__poll_wanted(weft__r *r);
 
 /* Makes a G that the caller has claimed runnable: next in line here, or through its runtime. Not
@@ -481,6 +481,7 @@ void weft__stuck_report(weft__r *r);
 bool weft__cancel_claim(weft__g *g);
 void weft__log(weft__r *r, int level, const char *fmt, ...) WEFT_PRINTF(3, 4);
 void weft__describe_g(const weft__g *g, char *buf, size_t bytes);
+void weft__describe_g_start(const weft__g *g, char *buf, size_t bytes); /* and what it runs */
 int weft__dump(weft__r *r, int fd);
 uint64_t weft__sum(weft__r *r, size_t offset); /* a counter of weft__pstats over all Ps and the rest */
 
