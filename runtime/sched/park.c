@@ -8,10 +8,11 @@
  *   - A claimer that finds `armed` readies the G. One that finds `arming` does not: the G is still
  *     on its stack, and either sees the claim before it switches, or its far side does (the commit
  *     fails to move arming to armed) and readies it there.
- *   - Order for a source: claim, change the source's state, copy the value, mark the node done,
- *     unlink it, drop the lock, ready. A lost claim changes nothing.
- *   - The G, awake, may leave its frame only if its node is done, or after it has looked under the
- *     source's lock (and unlinked the node). `done` is the winner's last touch of the node.
+ *   - Order for a source: claim, change the source's state, copy the value, unlink the node, drop the
+ *     lock, mark the node done, ready. A lost claim changes nothing and leaves the node linked.
+ *   - The G, awake, may leave its frame only if it was claimed by the source and the node is done
+ *     (the winner's last touch, and it has dropped the lock before: the source may be freed), or
+ *     after it has unlinked the node under the source's lock.
  *   - The cancel flag: the G stores arming (or, held, is seen armed), light fence, tests the flag;
  *     the stop sets all flags, heavy fence, then claims. One of the two sees the other.
  *
@@ -69,6 +70,40 @@ bool weft__cancel_claim(weft__g *g) {
     }
     uint64_t to = w | WEFT__CLAIMED | (uint64_t)WEFT__BY_CANCEL << WEFT__CAUSE_SHIFT;
     return atomic_compare_exchange_strong(&g->word, &w, to);
+}
+
+void weft__waiter_await(weft__waiter *w) {
+    for (int i = 0; atomic_load_explicit(&w->done, memory_order_acquire) == 0; i++) {
+        if (i < 200) {
+            weft__pause();
+        } else {
+            weft__thread_nap(20 * WEFT_MICROSECOND); /* the winner's thread has been put aside */
+        }
+    }
+}
+
+weft__waiter *weft__waitq_claim_all(weft__waitq *q) {
+    weft__waiter *chain = NULL, **end = &chain;
+    for (weft__waiter *w = q->head, *next; w != NULL; w = next) {
+        next = w->next;
+        weft__won won = weft__waiter_claim(w);
+        if (won != WEFT__LOST) {
+            weft__waitq_unlink(q, w);
+            w->result = (int32_t)won;
+            *end = w;
+            end = &w->next;
+        }
+    }
+    *end = NULL;
+    return chain;
+}
+
+void weft__wake_chain(weft__m *m, weft__waiter *chain, int result) {
+    while (chain != NULL) {
+        weft__waiter *next = chain->next; /* before its frame may go */
+        weft__wake(m, chain, (weft__won)chain->result, result);
+        chain = next;
+    }
 }
 
 static void commit_free(weft__m *m) {

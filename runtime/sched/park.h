@@ -8,8 +8,8 @@
  *   free  everything else: begin (arming), enqueue, unlock, then weft__park_free.
  *
  * To wake, under the lock: weft__waiter_claim(w). Won: change the source's state, copy the value,
- * mark it (weft__waiter_done), unlink it; drop the lock; weft__ready if the claim says so. Lost: the
- * next waiter; the event stays in the source.
+ * unlink it; drop the lock; weft__wake (which marks it done and readies it): the source may be gone
+ * from then on. Lost: the next waiter; the event stays in the source.
  */
 #ifndef WEFT__PARK_H
 #define WEFT__PARK_H
@@ -114,11 +114,6 @@ WEFT__ALWAYS_INLINE weft__won weft__waiter_claim(weft__waiter *w) {
     }
     return WEFT__WON_READY;
 }
-/* The winner's last touch of a node, before it drops the source's lock. */
-WEFT__ALWAYS_INLINE void weft__waiter_done(weft__waiter *w, int result) {
-    w->result = result;
-    atomic_store_explicit(&w->done, 1, memory_order_release);
-}
 /* The common case of a wake: the first waiter of q that can be claimed, unlinked; NULL if none. */
 WEFT__ALWAYS_INLINE weft__waiter *weft__waitq_claim(weft__waitq *q, weft__won *won) {
     for (weft__waiter *w = q->head; w != NULL; w = w->next) {
@@ -130,6 +125,23 @@ WEFT__ALWAYS_INLINE weft__waiter *weft__waitq_claim(weft__waitq *q, weft__won *w
     }
     return NULL;
 }
+
+/* The winner's last act, with no lock held: its last touch of the node, and of the source, which a
+   woken party may free. */
+WEFT__ALWAYS_INLINE void weft__wake(weft__m *m, weft__waiter *w, weft__won won, int result) {
+    weft__g *g = w->g;
+    w->result = result;
+    atomic_store_explicit(&w->done, 1, memory_order_release);
+    if (won == WEFT__WON_READY) {
+        weft__ready(m, g);
+    }
+}
+/* Wakes a chain of nodes (by next) whose claims were won and kept in `result`. */
+void weft__wake_chain(weft__m *m, weft__waiter *chain, int result);
+/* Claims every waiter of q that can be claimed; unlinks them into a chain for weft__wake_chain. */
+weft__waiter *weft__waitq_claim_all(weft__waitq *q);
+/* The waiter's side, claimed by its source: returns once the winner has let go of the node. */
+void weft__waiter_await(weft__waiter *w);
 
 /* ---- switching --------------------------------------------------------------------------------- */
 void weft__commit_slow(weft__m *m);
@@ -261,7 +273,7 @@ WEFT__ALWAYS_INLINE weft__m *weft__park_held(weft__m *m, weft__lock *l, bool can
     m = weft__switch_away(m, g);
     uint64_t w = atomic_load_explicit(&g->word, memory_order_relaxed);
     atomic_store_explicit(&g->word, gen << WEFT__GEN_SHIFT | WEFT__RUNNING, memory_order_release);
-    *cancelled = (w & WEFT__STATE) == WEFT__CLAIMED &&
+    *cancelled = weft__unlikely((w & WEFT__STATE) == WEFT__CLAIMED) &&
                  (w >> WEFT__CAUSE_SHIFT & 3) == WEFT__BY_CANCEL;
     return m;
 }
@@ -276,8 +288,8 @@ WEFT__ALWAYS_INLINE uint64_t weft__park_begin(weft__g *g, bool cancellable) {
     return gen;
 }
 /* The free park, with no lock held: arms the deadline (INT64_MAX: none), tests the cancel flag,
-   waits. On return the deadline is disarmed and *cause says who claimed; a waiter that is not `done`
-   must be looked at under its source's lock. */
+   waits. On return the deadline is disarmed and *cause says who claimed. BY_SOURCE: weft__waiter_await,
+   and the source is not touched again. Else the node is still linked: unlink it under the lock. */
 weft__m *weft__park_free(weft__m *m, int64_t deadline, weft__reason why, const void *object,
                          const void *site, weft__cause *cause);
 WEFT__ALWAYS_INLINE int weft__error_of(weft__cause cause) {

@@ -188,12 +188,14 @@ typedef struct weft__fired {
     void (*run)(weft__m *m, void *arg, uint64_t num); /* NULL: nothing */
     void *arg;
     uint64_t num;
-    weft__glist ready; /* Gs claimed under the lock */
+    weft__g *start;              /* a new G, to be readied */
+    struct weft__waiter *waiter; /* a waiter claimed and unlinked under the lock, to be woken */
+    int won;                     /* its claim: weft__won */
 } weft__fired;
 /* A timer that is not a G's own. `fire` runs under the set's lock and only copies, claims, re-arms. */
 typedef struct weft__ktimer {
     weft__timer t;
-    void (*fire)(struct weft__ktimer *k, weft__tset *ts, int64_t now, weft__fired *out);
+    void (*fire)(struct weft__ktimer *k, weft__m *m, weft__tset *ts, int64_t now, weft__fired *out);
 } weft__ktimer;
 enum { WEFT__TIMER_G = 0, WEFT__TIMER_K = 1 }; /* weft__timer.kind */
 
@@ -462,6 +464,10 @@ int weft__timer_arm_g(weft__m *m, weft__g *g, uint64_t gen, int64_t when);
 bool weft__timer_stop(weft__timer *t); /* true: it was in a heap */
 void weft__timers_earlier(weft__m *m, weft__r *r, int64_t when); /* wake_netpoller */
 void weft__timers_run(weft__m *m, weft__tset *ts, int64_t now);  /* runs what is due */
+/* A deadline with the default slack: the roundest time in [when, when + slack], slack being 1/256 of
+   the length up to 100 us, none below 1 ms. So close deadlines meet on one value. */
+int64_t weft__round_time(int64_t when, int64_t now);
+int64_t weft__round_within(int64_t when, int64_t slack);
 int64_t weft__timers_next(weft__r *r); /* the earliest of all sets, re-keyed; INT64_MAX: none */
 WEFT__ALWAYS_INLINE int64_t weft__tset_min(weft__tset *ts) {
     return atomic_load_explicit(&ts->min_key, memory_order_acquire);

@@ -234,6 +234,15 @@ static void ready_all(weft__m *m, weft__glist *ready) {
     }
 }
 
+static void finish(weft__m *m, weft__fired *f) {
+    if (f->waiter != NULL) {
+        weft__wake(m, f->waiter, (weft__won)f->won, 0);
+    }
+    if (f->run != NULL) {
+        f->run(m, f->arg, f->num);
+    }
+}
+
 /* Runs what is due by `now` (perhaps a moment ago: such a clock may say due, it is never ahead).
    m holds a P. */
 void weft__timers_run(weft__m *m, weft__tset *ts, int64_t now) {
@@ -248,19 +257,37 @@ void weft__timers_run(weft__m *m, weft__tset *ts, int64_t now) {
             fire_g(t, &ready);
         } else {
             weft__ktimer *k = weft__container(t, weft__ktimer, t);
-            k->fire(k, ts, now, &f);
-        }
-        if (f.run != NULL || f.ready.len > 0 || n % A_TIME == 0) {
-            weft__tset_unlock(ts);
-            ready_all(m, &f.ready);
-            if (f.run != NULL) {
-                f.run(m, f.arg, f.num);
+            k->fire(k, m, ts, now, &f);
+            if (f.start != NULL) {
+                weft__glist_push(&ready, f.start);
             }
+        }
+        if (f.run != NULL || f.waiter != NULL || n % A_TIME == 0) {
+            weft__tset_unlock(ts);
+            finish(m, &f);
             weft__lock_take(&ts->lock);
         }
     }
     weft__tset_unlock(ts);
     ready_all(m, &ready);
+}
+
+int64_t weft__round_within(int64_t when, int64_t slack) {
+    if (slack <= 0 || when <= 0 || when > INT64_MAX - slack) {
+        return when;
+    }
+    uint64_t differ = (uint64_t)(when - 1) ^ (uint64_t)(when + slack);
+    int bit = 63 - __builtin_clzll(differ);
+    return (when + slack) >> bit << bit;
+}
+
+int64_t weft__round_time(int64_t when, int64_t now) {
+    int64_t length = when - now;
+    if (length < WEFT_MILLISECOND) {
+        return when;
+    }
+    int64_t slack = length / 256;
+    return weft__round_within(when, slack < 100 * WEFT_MICROSECOND ? slack : 100 * WEFT_MICROSECOND);
 }
 
 static int64_t next_of(weft__tset *ts, int64_t upto) {

@@ -1,0 +1,97 @@
+/* weft_stats and weft_dump: figures and pictures for people, from what the scheduler keeps. */
+#include "sched/sched.h"
+
+#include <string.h>
+#include <weft/inspect.h>
+
+struct count {
+    uint64_t running, runnable, waiting;
+};
+
+static void count_g(weft__g *g, void *arg) {
+    struct count *c = arg;
+    switch (atomic_load_explicit(&g->status, memory_order_relaxed)) {
+    case WEFT__G_RUNNING:
+        c->running++;
+        break;
+    case WEFT__G_RUNNABLE:
+        c->runnable++;
+        break;
+    case WEFT__G_WAITING:
+        c->waiting++;
+        break;
+    default:
+        break;
+    }
+}
+
+#define SUM(r, field) weft__sum((r), offsetof(weft__pstats, field))
+
+static void fill_late(weft__r *r, weft_hist *h) {
+    h->count = SUM(r, late_count);
+    h->sum = SUM(r, late_sum);
+    for (size_t b = 0; b < WEFT_COUNT(h->bucket); b++) {
+        h->bucket[b] = weft__sum(r, offsetof(weft__pstats, late) + b * sizeof(uint64_t));
+    }
+    for (int i = 0; i < r->nprocs; i++) {
+        uint64_t max = atomic_load_explicit(&r->ps[i]->stats.late_max, memory_order_relaxed);
+        h->max = max > h->max ? max : h->max;
+    }
+}
+
+static void fill(weft__r *r, weft_stats *s) {
+    struct count c = {0};
+    weft__each_g(r, count_g, &c);
+    s->gs_running = c.running;
+    s->gs_runnable = c.runnable;
+    s->gs_waiting = c.waiting;
+    s->gs_ended = SUM(r, ended);
+    s->gs_created = SUM(r, created);
+    weft__lock_take(&r->lock);
+    s->threads = r->nm + 1; /* and the maker */
+    s->threads_idle = r->nmidle;
+    s->threads_created = r->threads_created + 1;
+    weft__lock_drop(&r->lock);
+    s->timers_pending = r->tset->heap.len;
+    for (int i = 0; i < r->nprocs; i++) {
+        s->timers_pending += __atomic_load_n(&r->ps[i]->tset->heap.len, __ATOMIC_RELAXED);
+    }
+    s->timers_fired = SUM(r, timers_fired);
+    int64_t conns = atomic_load(&r->conns_open);
+    s->conns_open = conns > 0 ? (uint64_t)conns : 0;
+    s->steals = SUM(r, steals);
+    s->injections = SUM(r, injected);
+    s->migrations = SUM(r, migrations);
+    s->wake_work = SUM(r, wake_work);
+    s->wake_timer = SUM(r, wake_timer);
+    s->wake_poll = SUM(r, wake_poll);
+    s->polls = SUM(r, polls);
+    s->stack_bytes_reserved = weft__stacks_reserved(r->stacks);
+    fill_late(r, &s->timer_late);
+}
+
+WEFT_API int weft_stats_read(weft_runtime *rt, weft_stats *out, size_t bytes) {
+    weft__m *m = weft__enter();
+    weft__r *r = rt != NULL ? rt : m->r;
+    int err = WEFT_ENORUNTIME;
+    if (out == NULL) {
+        err = -EINVAL;
+    } else if (r != NULL) {
+        weft_stats s;
+        memset(&s, 0, sizeof s);
+        fill(r, &s);
+        memset(out, 0, bytes);
+        memcpy(out, &s, bytes < sizeof s ? bytes : sizeof s);
+        err = 0;
+    }
+    weft__leave(m);
+    return err;
+}
+
+WEFT_API int weft_dump(weft_runtime *rt, int fd) {
+    weft__m *m = weft__enter();
+    weft__r *r = rt != NULL ? rt : m->r;
+    int err = r != NULL ? weft__dump(r, fd) : WEFT_ENORUNTIME;
+    weft__leave(m);
+    return err;
+}

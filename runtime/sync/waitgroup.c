@@ -1,0 +1,75 @@
+/* Waitgroups: a count in a gate (gate.h), open at zero. Word: count << 1 | WAITERS. */
+#include "sync/gate.h"
+
+#include <weft/sync.h>
+#include <weft/task.h>
+
+_Static_assert(sizeof(weft__gate) == sizeof(weft_waitgroup), "the public waitgroup is a gate");
+
+static weft__gate *of(weft_waitgroup *w) {
+    return (weft__gate *)(void *)w;
+}
+
+static bool is_zero(uint32_t word) {
+    return word >> 1 == 0;
+}
+
+WEFT__COLD static void bad_count(weft_waitgroup *w, int64_t count) {
+    weft__fatal("waitgroup %p: its count would be %lld", (void *)w, (long long)count);
+}
+
+WEFT_API void weft_waitgroup_add(weft_waitgroup *w, int n) {
+    uint32_t before = atomic_fetch_add_explicit(&of(w)->word, (uint32_t)n << 1, memory_order_acq_rel);
+    int64_t count = (int64_t)(before >> 1) + n;
+    if (weft__unlikely(count < 0 || count > INT32_MAX)) {
+        bad_count(w, count);
+    }
+    if (weft__unlikely(count == 0 && n != 0 && (before & WEFT__GATE_WAITERS) != 0)) {
+        weft__m *m = weft__enter();
+        weft__gate_wake(m, of(w));
+        weft__leave(m);
+    }
+}
+
+WEFT_API void weft_waitgroup_done(weft_waitgroup *w) {
+    weft_waitgroup_add(w, -1);
+}
+
+struct job {
+    weft_waitgroup *w;
+    weft_fn fn;
+    void *arg;
+};
+
+static int job_body(void *arg) {
+    struct job *j = arg; /* a copy on this G's own stack */
+    int result = j->fn(j->arg);
+    weft_waitgroup_done(j->w);
+    return result;
+}
+
+WEFT_API int weft_waitgroup_go(weft_waitgroup *w, weft_fn fn, void *arg) {
+    struct job j = {w, fn, arg};
+    weft_waitgroup_add(w, 1);
+    weft__m *m = weft__enter();
+    int err = WEFT_ENORUNTIME;
+    if (m->r != NULL) {
+        err = weft__g_start_copy(m, m->r, job_body, &j, sizeof j, weft__caller());
+    }
+    weft__leave(m);
+    if (err != 0) {
+        weft_waitgroup_done(w);
+    }
+    return err;
+}
+
+WEFT_API void weft_waitgroup_wait(weft_waitgroup *w) {
+    if (!weft__gate_passed(of(w), is_zero)) {
+        weft__gate_wait(of(w), is_zero, weft_time_at(INT64_MAX), false, WEFT__WAIT_WAITGROUP,
+                        weft__caller());
+    }
+}
+
+WEFT_API int weft_waitgroup_wait_until(weft_waitgroup *w, weft_time until) {
+    return weft__gate_wait(of(w), is_zero, until, true, WEFT__WAIT_WAITGROUP, weft__caller());
+}

@@ -1,0 +1,330 @@
+/*
+ * Timers of the user: one kind starts a G at each firing, one is waited on.
+ *
+ * Everything in a timer is guarded by the lock of the set it is homed in (sched/timers.c); no timer
+ * has a lock of its own. `armed` is the state that stop and reset report: it falls when the firing
+ * has had its effect (a G was started, a waiter took it), so their answers are exact.
+ *
+ * A function timer is in a heap while armed. One to wait on is in a heap only while somebody waits:
+ * armed and past its time, it is due, and the first to look takes it.
+ *
+ * A freed timer with waiters (who were being claimed by something else that moment) goes with the
+ * last of them.
+ */
+#include "sched/sched.h"
+
+#include <string.h>
+#include <weft/time.h>
+
+struct weft_timer {
+    weft__ktimer k; /* first; k.t.when is the rounded time while in a heap */
+    weft__r *r;
+    weft_fn fn; /* NULL: one to wait on */
+    void *arg;
+    const void *site;
+    int64_t nominal; /* the time asked for */
+    int64_t when;    /* rounded up within the slack: when it fires */
+    weft_duration slack;
+    bool armed;
+    bool self_free; /* nobody holds it: it goes when it has fired */
+    bool freed;     /* waiters are left: the last one frees */
+    weft__waitq q;
+};
+
+static const int64_t RETRY = WEFT_MILLISECOND; /* when there was no memory for the G to start */
+
+/* Under the lock. When a firing in `length` from now shall be. */
+static void aim(weft_timer *t, int64_t when, int64_t now) {
+    t->nominal = when;
+    if (t->slack < 0) {
+        t->when = when;
+    } else if (t->slack > 0) {
+        t->when = weft__round_within(when, t->slack);
+    } else {
+        t->when = weft__round_time(when, now);
+    }
+    t->armed = when != INT64_MAX;
+}
+
+static void timer_free(weft_timer *t) {
+    weft__mem_free(t, sizeof *t);
+}
+
+static void take_out(weft__tset *ts, weft_timer *t) {
+    if (t->k.t.pos != 0) {
+        weft__heap_remove(&ts->heap, &t->k.t);
+    }
+}
+
+/* Under the lock, an armed timer belongs in the heap: puts it there or moves it. */
+static int put_in(weft__tset *ts, weft_timer *t, bool *earlier) {
+    return ts->closed ? 0 : weft__timer_put(ts, &t->k.t, t->when, earlier);
+}
+
+/* ---- firing ------------------------------------------------------------------------------------ */
+
+/* Frees without dropping the lock: the set loses a hold, never its last (the runtime has one). */
+static void free_under_lock(weft__tset *ts, weft_timer *t) {
+    ts->refs--;
+    timer_free(t);
+}
+
+static void fire_fn(weft__ktimer *k, weft__m *m, weft__tset *ts, int64_t now, weft__fired *out) {
+    weft_timer *t = weft__container(k, weft_timer, k);
+    int err;
+    out->start = weft__g_new(m, t->r, t->fn, t->arg, t->site, &err);
+    if (out->start == NULL && err != WEFT_ESTOPPING) {
+        t->when = now + RETRY; /* still pending; its place in the heap is free, so this cannot fail */
+        bool earlier;
+        weft__timer_put(ts, &t->k.t, t->when, &earlier);
+        return;
+    }
+    t->armed = false;
+    if (t->self_free) {
+        free_under_lock(ts, t);
+    }
+}
+
+/* Under the lock, due: gives the firing to the first waiter that can be claimed. */
+static weft__waiter *give(weft_timer *t, weft__won *won) {
+    weft__waiter *w = weft__waitq_claim(&t->q, won);
+    if (w != NULL) {
+        t->armed = false;
+        if (w->slot != NULL) {
+            ((weft_time *)w->slot)->ns = t->nominal;
+        }
+    }
+    return w;
+}
+
+static void fire_wait(weft__ktimer *k, weft__m *m, weft__tset *ts, int64_t now, weft__fired *out) {
+    (void)m, (void)ts, (void)now;
+    weft__won won = WEFT__LOST;
+    out->waiter = give(weft__container(k, weft_timer, k), &won);
+    out->won = won;
+}
+
+/* ---- making ------------------------------------------------------------------------------------ */
+
+static int read_options(weft_timer_options *out, const weft_timer_options *in) {
+    *out = weft_timer_options_default();
+    if (in == NULL) {
+        return 0;
+    }
+    if (in->size < offsetof(weft_timer_options, reserved)) {
+        return -EINVAL;
+    }
+    memcpy(out, in, in->size < sizeof *out ? in->size : sizeof *out);
+    const char *rest = (const char *)in + offsetof(weft_timer_options, reserved);
+    bool clean = out->reserved0 == 0 && out->reserved1 == 0;
+    for (; rest < (const char *)in + in->size; rest++) {
+        clean &= *rest == 0;
+    }
+    return clean ? 0 : -EINVAL;
+}
+
+static int timer_new(weft_timer **out, weft_duration after, weft_fn fn, void *arg,
+                     const weft_timer_options *o, const void *site) {
+    weft_timer_options opt;
+    int err = read_options(&opt, o);
+    weft__r *r = weft_current();
+    if (err != 0 || r == NULL) {
+        return err != 0 ? err : WEFT_ENORUNTIME;
+    }
+    weft_timer *t = weft__mem_alloc(sizeof *t);
+    if (t == NULL) {
+        return -ENOMEM;
+    }
+    memset(t, 0, sizeof *t);
+    t->k.fire = fn != NULL ? fire_fn : fire_wait;
+    t->k.t.kind = WEFT__TIMER_K;
+    t->r = r;
+    t->fn = fn;
+    t->arg = arg;
+    t->site = site;
+    t->slack = opt.slack;
+    t->self_free = out == NULL;
+    weft__m *m = weft__enter();
+    weft__tset *ts = weft__tset_of(m, r);
+    weft__timer_home(&t->k.t, ts);
+    if (out != NULL) {
+        *out = t;
+    }
+    int64_t now = weft__clock_now();
+    bool earlier = false;
+    weft__lock_take(&ts->lock);
+    aim(t, weft_time_add(weft_time_at(now), after).ns, now);
+    int64_t when = t->when;
+    if (fn != NULL && t->armed) {
+        err = put_in(ts, t, &earlier);
+    }
+    if (err != 0 || (t->self_free && !t->armed)) {
+        free_under_lock(ts, t); /* it could not be armed, or nobody could ever arm it */
+    }
+    weft__tset_unlock(ts);
+    if (earlier) {
+        weft__timers_earlier(m, r, when);
+    }
+    weft__leave(m);
+    return err;
+}
+
+WEFT_API int weft_timer_new(weft_timer **out, weft_duration after, const weft_timer_options *o) {
+    return out == NULL ? -EINVAL : timer_new(out, after, NULL, NULL, o, weft__caller());
+}
+
+WEFT_API int weft_after_func(weft_timer **out, weft_duration after, weft_fn fn, void *arg,
+                             const weft_timer_options *o) {
+    return fn == NULL ? -EINVAL : timer_new(out, after, fn, arg, o, weft__caller());
+}
+
+/* ---- stop, reset, free ------------------------------------------------------------------------- */
+
+WEFT_API bool weft_timer_stop(weft_timer *t) {
+    weft__m *m = weft__enter();
+    weft__tset *ts = weft__timer_lock(&t->k.t);
+    bool was = t->armed;
+    t->armed = false;
+    take_out(ts, t);
+    weft__tset_unlock(ts);
+    weft__leave(m);
+    return was;
+}
+
+static bool reset_to(weft_timer *t, int64_t when, int64_t now) {
+    weft__m *m = weft__enter();
+    weft__tset *ts = weft__timer_lock(&t->k.t);
+    bool was = t->armed, earlier = false;
+    weft__tset *here = weft__tset_of(m, t->r);
+    if (t->k.t.pos == 0 && ts != here && !ts->closed && here != t->r->tset) {
+        ts = weft__timer_rehome(&t->k.t, ts, here); /* it joins the heap of the P we hold */
+        was = t->armed;
+    }
+    aim(t, when, now);
+    t->armed &= !ts->closed;
+    int64_t at = t->when;
+    if (!t->armed) {
+        take_out(ts, t);
+    } else if (t->fn != NULL || t->q.head != NULL) {
+        if (put_in(ts, t, &earlier) != 0) {
+            t->armed = false; /* no memory for its place: it does not fire, and says so next time */
+        }
+    }
+    weft__r *r = t->r;
+    weft__tset_unlock(ts);
+    if (earlier) {
+        weft__timers_earlier(m, r, at);
+    }
+    weft__leave(m);
+    return was;
+}
+
+WEFT_API bool weft_timer_reset(weft_timer *t, weft_duration after) {
+    int64_t now = weft__clock_now();
+    return reset_to(t, weft_time_add(weft_time_at(now), after).ns, now);
+}
+
+WEFT_API bool weft_timer_reset_at(weft_timer *t, weft_time when) {
+    return reset_to(t, when.ns, weft__clock_now());
+}
+
+WEFT_API void weft_timer_free(weft_timer *t) {
+    if (t == NULL) {
+        return;
+    }
+    weft__m *m = weft__enter();
+    weft__tset *ts = weft__timer_lock(&t->k.t);
+    take_out(ts, t);
+    t->armed = false;
+    weft__waiter *chain = weft__waitq_claim_all(&t->q);
+    bool now = t->q.head == NULL;
+    t->freed = !now;
+    if (now) {
+        weft__timer_unhome(&t->k.t, ts);
+        timer_free(t);
+    } else {
+        weft__tset_unlock(ts);
+    }
+    weft__wake_chain(m, chain, -EBADF);
+    weft__leave(m);
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------- */
+
+/* Ended by something else: leaves the queue. The heap is for timers that are waited on. */
+static void leave_timer(weft_timer *t, weft__waiter *w) {
+    weft__tset *ts = weft__timer_lock(&t->k.t);
+    weft__waitq_unlink(&t->q, w);
+    if (t->q.head == NULL) {
+        take_out(ts, t);
+        if (t->freed) {
+            weft__timer_unhome(&t->k.t, ts);
+            timer_free(t);
+            return;
+        }
+    }
+    weft__tset_unlock(ts);
+}
+
+static int park(weft__m **pm, weft_timer *t, weft__tset *ts, weft_time *nominal, int64_t deadline,
+                const void *site) {
+    weft__m *m = *pm;
+    weft__waiter w;
+    bool earlier = false;
+    weft__waiter_init(&w, m->g, weft__park_begin(m->g, true), nominal);
+    weft__waitq_push(&t->q, &w);
+    int64_t when = t->when;
+    weft__r *r = t->r;
+    if (t->armed && t->k.t.pos == 0 && put_in(ts, t, &earlier) != 0) {
+        weft__claim(m->g, w.gen, WEFT__BY_NOMEM);
+    }
+    weft__tset_unlock(ts);
+    if (earlier) {
+        weft__timers_earlier(m, r, when);
+    }
+    weft__cause cause;
+    *pm = weft__park_free(m, deadline, WEFT__WAIT_TIMER, t, site, &cause);
+    if (cause == WEFT__BY_SOURCE) {
+        weft__waiter_await(&w);
+        return w.result;
+    }
+    leave_timer(t, &w);
+    return weft__error_of(cause);
+}
+
+static int timer_wait(weft_timer *t, weft_time *nominal, weft_time until, const void *site) {
+    if (t->fn != NULL) {
+        return -EINVAL; /* its firings go to a function */
+    }
+    weft__m *m = weft__enter();
+    int err = 0;
+    if (weft__cancelled(m->g)) {
+        err = -ECANCELED;
+    } else {
+        int64_t now = weft__clock_now();
+        weft__tset *ts = weft__timer_lock(&t->k.t);
+        if (t->armed && t->when <= now && t->q.head == NULL) {
+            t->armed = false;
+            if (nominal != NULL) {
+                nominal->ns = t->nominal;
+            }
+            weft__tset_unlock(ts);
+        } else if (until.ns <= now) {
+            weft__tset_unlock(ts);
+            err = -ETIMEDOUT;
+        } else {
+            err = park(&m, t, ts, nominal,
+                       until.ns == INT64_MAX ? INT64_MAX : weft__round_time(until.ns, now), site);
+        }
+    }
+    weft__leave(m);
+    return err;
+}
+
+WEFT_API int weft_timer_wait(weft_timer *t, weft_time *nominal) {
+    return timer_wait(t, nominal, weft_time_at(INT64_MAX), weft__caller());
+}
+
+WEFT_API int weft_timer_wait_until(weft_timer *t, weft_time *nominal, weft_time until) {
+    return timer_wait(t, nominal, until, weft__caller());
+}
