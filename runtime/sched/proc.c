@@ -143,6 +143,19 @@ bool weft__poll_wanted(weft__r *r) {
     return false;
 }
 
+/* Counted first (a full fence), then npidle is read; an idler raises npidle, then looks at the count. */
+void weft__poll_wait_begin(weft__m *m, weft__r *r) {
+    atomic_fetch_add(&r->poll_waiters, 1);
+    if (atomic_load(&r->npidle) == 0 || atomic_load(&r->polling) != 0) {
+        return;
+    }
+    if (m->p != NULL && m->r == r) {
+        m->owed |= WEFT__OWED_TIMER; /* most likely this M goes there itself */
+    } else {
+        weft__wakep(r, &r->stats.wake_poll);
+    }
+}
+
 /* This M has taken a P and runs a G next. If a P is idle and nobody watches, somebody must. */
 static void watch_on(weft__m *m) {
     weft__r *r = m->r;
@@ -222,7 +235,7 @@ static void sink(void *arg, uint64_t tag, unsigned events) {
         weft__r *r;
         weft__glist *l;
     } *a = arg;
-    a->r->net_event(a->r, tag, events, a->l);
+    atomic_load_explicit(&a->r->net_event, memory_order_acquire)(a->r, tag, events, a->l);
 }
 
 /* One poll; what became ready is added to l. */

@@ -341,8 +341,9 @@ static void teardown(weft__r *r) {
     bool dead = r->dead;
     weft__maker_stop(r);
     weft__ms_stop(r);
-    if (r->net_stop != NULL) {
-        r->net_stop(r);
+    void (*net_stop)(weft__r *) = atomic_load(&r->net_stop);
+    if (net_stop != NULL) {
+        net_stop(r);
     }
     if (dead) {
         return; /* its Gs stand in queues of the user's: what they stand on stays */

@@ -323,8 +323,9 @@ struct weft_runtime {
     _Atomic int64_t last_poll;   /* when somebody looked last */
     _Atomic uint32_t poll_look;  /* one look at a time */
     _Atomic int32_t poll_waiters;/* Gs parked on descriptors */
-    void (*net_event)(weft__r *r, uint64_t tag, unsigned events, weft__glist *ready); /* room net */
-    void (*net_stop)(weft__r *r);
+    /* of room net, set when the first descriptor comes */
+    void (*_Atomic net_event)(weft__r *r, uint64_t tag, unsigned events, weft__glist *ready);
+    void (*_Atomic net_stop)(weft__r *r);
 
     weft__lock gfree_lock __attribute__((aligned(WEFT__LINE)));
     weft__g *gfree;
@@ -422,6 +423,11 @@ void weft__releasep(weft__m *m); /* gives the P up; somebody takes it if there i
 void weft__acquirep(weft__m *m, weft__p *p);
 void weft__takep(weft__m *m); /* any idle P; the thread of weft_run takes its first */
 bool weft__poll_wanted(weft__r *r);
+/* Around a park that an event of the poller ends. */
+void weft__poll_wait_begin(weft__m *m, weft__r *r);
+WEFT__ALWAYS_INLINE void weft__poll_wait_end(weft__r *r) {
+    atomic_fetch_sub_explicit(&r->poll_waiters, 1, memory_order_relaxed);
+}
 
 /* Makes a G that the caller has claimed runnable: next in line here, or through its runtime. Not
    under a source's lock. g may run elsewhere before this returns. */
@@ -460,6 +466,9 @@ weft__tset *weft__timer_rehome(weft__timer *t, weft__tset *ts, weft__tset *to);
 /* ts locked: puts t in, or moves it. Sets *earlier if somebody may sleep too long now: then call
    weft__timers_earlier once ts is unlocked. 0 or -ENOMEM. */
 int weft__timer_put(weft__tset *ts, weft__timer *t, int64_t when, bool *earlier);
+/* For timers that one party at a time arms (it sees to that): in the heap it is moved, else it joins
+   that of the caller. 0 or -ENOMEM. */
+int weft__timer_arm(weft__m *m, weft__r *r, weft__timer *t, int64_t when);
 int weft__timer_arm_g(weft__m *m, weft__g *g, uint64_t gen, int64_t when);
 bool weft__timer_stop(weft__timer *t); /* true: it was in a heap */
 void weft__timers_earlier(weft__m *m, weft__r *r, int64_t when); /* wake_netpoller */

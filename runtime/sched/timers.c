@@ -146,6 +146,33 @@ int weft__timer_put(weft__tset *ts, weft__timer *t, int64_t when, bool *earlier)
     return 0;
 }
 
+/* Locks the set where t is, or is to be. In no heap and with one party to arm it, its home is free
+   to choose. */
+static weft__tset *lock_for(weft__m *m, weft__r *r, weft__timer *t) {
+    if (home_of(t) != NULL) {
+        weft__tset *ts = weft__timer_lock(t);
+        if (t->pos != 0) {
+            return ts;
+        }
+        weft__lock_drop(&ts->lock);
+    }
+    weft__tset *ts = weft__tset_of(m, r);
+    set_home(t, ts);
+    weft__lock_take(&ts->lock);
+    return ts;
+}
+
+int weft__timer_arm(weft__m *m, weft__r *r, weft__timer *t, int64_t when) {
+    weft__tset *ts = lock_for(m, r, t);
+    bool earlier = false;
+    int err = weft__timer_put(ts, t, when, &earlier);
+    weft__tset_unlock(ts);
+    if (earlier) {
+        weft__timers_earlier(m, r, when);
+    }
+    return err;
+}
+
 int weft__timer_arm_g(weft__m *m, weft__g *g, uint64_t gen, int64_t when) {
     weft__tset *ts = weft__tset_of(m, g->r);
     weft__timer *t = &g->timer;
