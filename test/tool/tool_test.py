@@ -2,6 +2,7 @@
 
 A check that never says no proves nothing. Closes with `N passed, N failed`.
 """
+import json
 import pathlib
 import subprocess
 import sys
@@ -130,9 +131,53 @@ def words(tool):
             status, seen = run("sh", tool / "words.sh", root)
             check(f"words-{what}", (status == 0) == fine, seen)
 
-    judge("fine", 'name="x-XXXXXX"\n', True)
+    judge("fine", 'echo "x-XXXXXX"\n', True)
     judge("left-to-do", "# TO" "DO: more\n", False)
     judge("syntax", "if true; then\n", False)
+
+
+def runner(tool):
+    """run.py, given a build folder of ours whose tests are shell scripts."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder) / "a build"
+        scripts = {
+            "good": "echo '3 passed, 0 failed'",
+            "bad": "echo 'FAIL s/one: why'; echo '1 passed, 1 failed'; exit 1",
+            "skips": "echo 'SKIP s/two: no such thing'; echo '0 passed, 0 failed, 1 skipped'",
+            "plain": "exit 0",
+            "crash": "echo '5 passed, 0 failed'; kill -SEGV $$",
+            "mute": "exit 4",
+            "slow": "sleep 60",
+            "clock": "echo 'clock: missed s/three: 9 ms'; echo 'FAIL s/three'\n"
+                     "echo x >>tries; [ $(wc -l <tries) -lt 3 ] || { echo 'clock: ok s/three: 1 ms'\n"
+                     "echo '1 passed, 0 failed'; exit; }; echo '0 passed, 1 failed'; exit 1",
+        }
+        write(root, {f"{name}.sh": text for name, text in scripts.items()})
+
+        def judge(name, count, words, failing, *args):
+            test = {"name": name, "suite": ["weft:s"], "cmd": ["/bin/sh", f"./{name}.sh"], "env": {},
+                    "workdir": None, "timeout": 2 if name == "slow" else 30, "is_parallel": name != "good"}
+            other = {**test, "name": "other", "suite": ["weft:other"], "cmd": ["false"]}
+            write(root, {"meson-info/intro-tests.json": json.dumps([test, other])})
+            tally = root / "tally"
+            tally.write_text("")
+            status, text = run(sys.executable, tool / "run.py", "--build", root, "--name", "kind", "--tally",
+                               tally, "--suite", "s", *args)
+            said = tally.read_text()
+            check(f"run-{name}{''.join(args)}", status == failing and f"count {count}" in said.splitlines()
+                  and all(w in said for w in words) and said.count("count") == 1,
+                  f"status {status}\n{text}\n{said}")
+
+        judge("good", "3 0 0", [], 0)
+        judge("bad", "1 1 0", ["failed kind: s/one: why | log: ", "./bad.sh s/one"], 1)
+        judge("skips", "0 0 1", ["skipped kind: s/two: no such thing"], 0)
+        judge("plain", "1 0 0", [], 0)
+        judge("crash", "5 1 0", ["all passed, yet its status was -11"], 1)
+        judge("mute", "0 1 0", ["status 4 and no closing line"], 1)
+        judge("slow", "0 1 0", ["time-out (2 s)"], 1)
+        judge("clock", "1 0 0", ["clock kind: missed s/three: 9 ms", "clock kind: ok s/three: 1 ms"], 0,
+              "--timed")
+        judge("bad", "1 1 0", [], 1, "--timed")
 
 
 def main():
@@ -141,6 +186,7 @@ def main():
     symbols(tool)
     lists(tool)
     words(tool)
+    runner(tool)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
