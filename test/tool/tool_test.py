@@ -3,6 +3,7 @@
 A check that never says no proves nothing. Closes with `N passed, N failed`.
 """
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -180,6 +181,34 @@ def runner(tool):
         judge("bad", "1 1 0", [], 1, "--timed")
 
 
+def canaries(tool):
+    """canaries.py, given builds that are there already: a ninja that does nothing, tests in shell."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        fine, finds = "echo '1 passed, 0 failed'", "echo 'FAIL s/t'; echo '0 passed, 1 failed'; exit 1"
+        cases = {  # name: the release build's test, the planted build's, what is said
+            "found": (fine, finds, "found in"),
+            "survivor": (fine, fine, "SURVIVED"),
+            "another": (fine, "echo 'FAIL s/else'; echo '0 passed, 1 failed'; exit 1", "SURVIVED"),
+            "mute": (fine, "exit 1", "SURVIVED"),
+            "slow": (fine, "sleep 60", "no verdict in 1 s"),
+            "always": (finds, finds, "does not pass without the fault"),
+            "skipped": ("echo '0 passed, 0 failed, 1 skipped'", finds, "does not pass without the fault"),
+        }
+        write(root, {"bin/ninja": "#!/bin/sh\n", "test/stress/x.c": "TEST_IN(s, t, 1) {}\n",
+                     "test/canary/list": "# names\n" + "".join(f"{c} s/t 1 words\n" for c in cases)})
+        for name, (release, planted, _) in cases.items():
+            for build, text in (("release", release), (f"canary-{name}", planted)):
+                write(root, {f"build/{build}/build.ninja": "", f"build/{build}/test/stress-x":
+                             f"#!/bin/sh\n{text}\n"})
+                (root / f"build/{build}/test/stress-x").chmod(0o755)
+            (root / "bin/ninja").chmod(0o755)
+            path = f"{root / 'bin'}:{os.environ['PATH']}"
+            status, text = run("env", f"PATH={path}", sys.executable, tool / "canaries.py", "--tally",
+                               root / "tally", name, cwd=root)
+            check(f"canary-{name}", cases[name][2] in text and status == int(name != "found"), text)
+
+
 def main():
     tool = pathlib.Path(sys.argv[1]).resolve() / "test/tool"
     floors(tool)
@@ -187,6 +216,7 @@ def main():
     lists(tool)
     words(tool)
     runner(tool)
+    canaries(tool)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
