@@ -16,8 +16,9 @@ trap 'rm -rf "$work"' EXIT
 
 # pkg-config puts a backslash before a blank in a path: a shell must read its words.
 compile() {
-    out=$1 flags=$2
-    eval "${CC:-gcc} \"\$source/test/tool/installed.c\" -o \"\$out\" $flags"
+    program=$1
+    eval "set -- $2"
+    "${CC:-gcc}" "$source/test/tool/installed.c" -o "$program" "$@"
 }
 
 compile "$work/shared" "$(pkg-config --cflags --libs weft)"

@@ -77,7 +77,7 @@ class Runner:
         start = time.monotonic()
         with open(log, "wb") as out:
             child = subprocess.Popen([*test["cmd"], *extra], stdin=subprocess.DEVNULL, stdout=out,
-                                     stderr=subprocess.STDOUT, env=env, cwd=test["workdir"] or None,
+                                     stderr=subprocess.STDOUT, env=env, cwd=test["workdir"] or self.args.build,
                                      start_new_session=True)
             self.running.add(child)
             try:
@@ -124,9 +124,11 @@ class Runner:
                     break
 
     def repeat_command(self, test, name=None):
-        words = [os.path.relpath(w) if os.path.isabs(w) and os.path.exists(w) else w
-                 for w in test["cmd"]] + ([name] if name else [])
-        return shlex.join(words)
+        """As typed in the root of the tree: meson runs tests in the build folder."""
+        def word(w):
+            path = os.path.relpath(os.path.join(self.args.build, w))
+            return path if "/" in w and os.path.exists(path) and not path.startswith("..") else w
+        return shlex.join([word(w) for w in test["cmd"]] + ([name] if name else []))
 
     def publish(self, o):
         kind, name = self.args.name, o.test["name"]
@@ -140,12 +142,21 @@ class Runner:
             if o.complaint or (o.failed and not o.failures):
                 why = f": {o.complaint}" if o.complaint else ""
                 self.complain(f"{kind}: {name}{why}", log, self.repeat_command(o.test))
+            if o.failed:
+                self.show(o.log)
             for line in o.skips:
                 self.tally.write(f"skipped {kind}: {line}\n")
             for line in o.clocks:
                 self.tally.write(f"clock {kind}: {line[len('clock: '):]}\n")
             self.tally.flush()
             sys.stdout.flush()
+
+    @staticmethod
+    def show(log, lines=25):
+        """The end of the log, so that a reader far away sees what was said."""
+        text = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        for line in text[-lines:]:
+            print(f"        | {line}")
 
     def complain(self, what, log, again):
         print(f"      {what}\n        log:    {log}\n        repeat: {again}")
