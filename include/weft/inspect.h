@@ -3,30 +3,38 @@
 #define WEFT_INSPECT_H
 #include <weft/runtime.h>
 WEFT_BEGIN
-WEFT_API int weft_dump(weft_runtime *rt, int fd); /* - any: every G, P, M; rt NULL: the caller's runtime. Blocking writes; 0 or
-                                                     the write's error; WEFT_ENORUNTIME */
-/* Bucket 0: 0 and 1 ns; bucket i: values of 2^i..2^(i+1)-1 ns; the last one: all longer. Sum and max in ns. */
-typedef struct weft_hist { uint64_t count, sum, max; uint64_t bucket[48]; } weft_hist;
-typedef struct weft_stats {                       /* grows only at its end. Counts since the start unless said; read without
-                                                     stopping anybody, so figures of one moment may be a little apart */
+WEFT_API int weft_dump(weft_runtime *rt, int fd);
+/* - any: every G, P, M; rt NULL: the caller's runtime. Blocking writes; 0 or the write's error;
+   WEFT_ENORUNTIME */
+
+/* Bucket 0: 0 and 1 ns; bucket i: values of 2^i..2^(i+1)-1 ns; the last one: all longer. Sum and
+   max in ns. */
+typedef struct weft_hist {
+    uint64_t count, sum, max;
+    uint64_t bucket[48];
+} weft_hist;
+/* Grows only at its end. Counts since the start unless said; read without stopping anybody, so
+   figures of one moment may be a little apart. */
+typedef struct weft_stats {
     uint64_t gs_running, gs_runnable, gs_waiting; /* now */
     uint64_t gs_created, gs_ended;
-    uint64_t threads, threads_idle;               /* now */
+    uint64_t threads, threads_idle; /* now */
     uint64_t threads_created;
-    uint64_t timers_pending;                      /* now */
+    uint64_t timers_pending; /* now */
     uint64_t timers_fired;
-    uint64_t conns_open;                          /* now: conns and listeners */
-    uint64_t steals;                              /* Gs moved to another P by stealing */
-    uint64_t injections;                          /* Gs readied or started from outside a P */
-    uint64_t migrations;                          /* Gs that went on on another thread than before */
-    uint64_t wake_work, wake_timer, wake_poll;    /* sleeping threads woken, by cause */
-    uint64_t polls;                               /* looks at the poller */
-    uint64_t stack_bytes_reserved;                /* now: address space of stacks, guards not counted */
-    weft_hist timer_late;                         /* from a timer's time to its firing */
+    uint64_t conns_open;                       /* now: conns and listeners */
+    uint64_t steals;                           /* Gs moved to another P by stealing */
+    uint64_t injections;                       /* Gs readied or started from outside a P */
+    uint64_t migrations;                       /* Gs that went on on another thread than before */
+    uint64_t wake_work, wake_timer, wake_poll; /* sleeping threads woken, by cause */
+    uint64_t polls;                            /* looks at the poller */
+    uint64_t stack_bytes_reserved; /* now: address space of stacks, guards not counted */
+    weft_hist timer_late;          /* from a timer's time to its firing */
 } weft_stats;
-WEFT_API int weft_stats_read(weft_runtime *rt, weft_stats *out, size_t bytes); /* - any: fills the first `bytes` =
-                                                                                  sizeof(weft_stats) of the caller's build */
-WEFT_API int weft_proc_self(void); /* - any: the index of the P that the caller runs on, 0..procs-1; -1 on a plain thread.
-                                      May be old as soon as it is returned: for counters and pictures, not for decisions */
+WEFT_API int weft_stats_read(weft_runtime *rt, weft_stats *out, size_t bytes);
+/* - any: fills the first `bytes` = sizeof(weft_stats) of the caller's build */
+WEFT_API int weft_proc_self(void);
+/* - any: the index of the P that the caller runs on, 0..procs-1; -1 on a plain thread. May be old
+   as soon as it is returned: for counters and pictures, not for decisions */
 WEFT_END
 #endif

@@ -7,31 +7,39 @@ typedef struct weft_runtime weft_runtime;
 
 enum weft_log_level { WEFT_LOG_ERROR, WEFT_LOG_WARNING, WEFT_LOG_INFO, WEFT_LOG_DEBUG };
 enum weft_config_flags {
-    WEFT_IGNORE_ENV = 1 << 1,     /* WEFT_PROCS and WEFT_STACK are not read (never read in set-id programs) */
-    WEFT_CATCH_OVERFLOW = 1 << 2, /* may install SIGSEGV and SIGBUS handlers: a stack overflow is reported in one
-                                     line (G, name or start, size), then the host's handler is called if it had
-                                     one, then the signal has its default effect. weft_main sets it */
-    WEFT_STUCK_FATAL = 1 << 3,    /* a dead program aborts after its report instead of returning -EDEADLK. The
-                                     report begins "weft: deadlock" and goes through log, then the dump to stderr */
-    WEFT_STUCK_IGNORE = 1 << 4    /* never report (default with weft_start: the host can always wake somebody) */
+    /* WEFT_PROCS and WEFT_STACK are not read (never read in set-id programs) */
+    WEFT_IGNORE_ENV = 1 << 1,
+    /* may install SIGSEGV and SIGBUS handlers: a stack overflow is reported in one line (G, name or
+       start, size), then the host's handler is called if it had one, then the signal has its
+       default effect. weft_main sets it */
+    WEFT_CATCH_OVERFLOW = 1 << 2,
+    /* a dead program aborts after its report instead of returning -EDEADLK. The report begins
+       "weft: deadlock" and goes through log, then the dump to stderr */
+    WEFT_STUCK_FATAL = 1 << 3,
+    /* never report (default with weft_start: the host can always wake somebody) */
+    WEFT_STUCK_IGNORE = 1 << 4
 };
 
-/* Zero is the default of every field. Get one from weft_config_default(), which stores the caller's own sizeof. */
+/* Zero is the default of every field. Get one from weft_config_default(), which stores the caller's
+   own sizeof. */
 typedef struct weft_config {
     size_t size;
-    const char *name;         /* in dumps and thread names; default "weft" */
-    unsigned flags;           /* enum weft_config_flags */
-    int procs;                /* Ps; 0: WEFT_PROCS, else allowed CPUs and cgroup quota */
-    int max_threads;          /* all threads of this runtime; 0: 512. -EINVAL if less than procs + 1 */
-    size_t max_gs;            /* 0: bounded by memory. At the bound spawn says -EAGAIN */
-    size_t stack_size;        /* 0: WEFT_STACK, else 256 KiB; rounded up to pages; a guard of 64 KiB lies below, not
-                                 counted */
-    size_t max_stack_bytes;   /* 0: no bound. At the bound spawn says -ENOMEM */
-    weft_duration stop_limit; /* weft_run: what main leaves behind gets this long; 0: 5 s; negative: no limit */
-    void *hook_arg;           /* first argument of the hooks below */
-    void (*log)(void *hook_arg, int level, const char *line); /* default: stderr. Any thread; may not call weft */
-    void (*fatal)(void *hook_arg, const char *text); /* before abort(); perhaps on a signal stack: only
-                                                        async-signal-safe calls */
+    const char *name; /* in dumps and thread names; default "weft" */
+    unsigned flags;   /* enum weft_config_flags */
+    int procs;        /* Ps; 0: WEFT_PROCS, else allowed CPUs and cgroup quota */
+    int max_threads;  /* all threads of this runtime; 0: 512. -EINVAL if less than procs + 1 */
+    size_t max_gs;    /* 0: bounded by memory. At the bound spawn says -EAGAIN */
+    /* 0: WEFT_STACK, else 256 KiB; rounded up to pages; a guard of 64 KiB lies below, not
+       counted */
+    size_t stack_size;
+    size_t max_stack_bytes; /* 0: no bound. At the bound spawn says -ENOMEM */
+    /* weft_run: what main leaves behind gets this long; 0: 5 s; negative: no limit */
+    weft_duration stop_limit;
+    void *hook_arg; /* first argument of the hooks below */
+    /* default: stderr. Any thread; may not call weft */
+    void (*log)(void *hook_arg, int level, const char *line);
+    /* before abort(); perhaps on a signal stack: only async-signal-safe calls */
+    void (*fatal)(void *hook_arg, const char *text);
     void *reserved[16];
 } weft_config;
 WEFT_INLINE weft_config weft_config_default(void) {
@@ -42,23 +50,24 @@ WEFT_INLINE weft_config weft_config_default(void) {
 
 /* Whole programs. */
 WEFT_API int weft_main(int argc, char **argv, int (*app)(int argc, char **argv));
-/* out: runs app as the first G with defaults; returns what main() should: app's result 0..255; 255 and a line on stderr
-   if the runtime failed or died stuck */
+/* out: runs app as the first G with defaults; returns what main() should: app's result 0..255; 255
+   and a line on stderr if the runtime failed or died stuck */
 WEFT_API WEFT_CHECK int weft_run(weft_fn app, void *arg, const weft_config *cfg, int *status);
-/* out: 0 and app's result in *status; else why not: -EINVAL -ENOMEM ..., -EDEADLK stuck (also for a call from a G),
-   -ETIMEDOUT if Gs outlived stop_limit (then the process should end). app begins on the calling thread, which keeps its
-   signal mask: Ctrl-C goes on working. When app returns the rest is cancelled; after weft_exit in app the rest runs to
-   its end. cfg and status may be NULL */
+/* out: 0 and app's result in *status; else why not: -EINVAL -ENOMEM ..., -EDEADLK stuck (also for a
+   call from a G), -ETIMEDOUT if Gs outlived stop_limit (then the process should end). app begins on
+   the calling thread, which keeps its signal mask: Ctrl-C goes on working. When app returns the
+   rest is cancelled; after weft_exit in app the rest runs to its end. cfg and status may be NULL */
 
 /* Embedding. rt == NULL means the runtime of the calling G. */
-WEFT_API WEFT_CHECK int weft_start(weft_runtime **out, const weft_config *cfg); /* - any: on return it accepts work */
+WEFT_API WEFT_CHECK int weft_start(weft_runtime **out, const weft_config *cfg);
+/* - any: on return it accepts work */
 WEFT_API WEFT_CHECK int weft_stop(weft_runtime *rt, weft_duration limit);
-/* P out: cancels what may be cancelled, waits for the Gs, frees everything, rt too: 0. A negative limit: no limit.
-   -ETIMEDOUT: nothing freed, report logged, may be called again. -EDEADLK from a G of rt. Gs in plain weft_mutex_lock
-   and the like end when their holder does */
+/* P out: cancels what may be cancelled, waits for the Gs, frees everything, rt too: 0. A negative
+   limit: no limit. -ETIMEDOUT: nothing freed, report logged, may be called again. -EDEADLK from a G
+   of rt. Gs in plain weft_mutex_lock and the like end when their holder does */
 WEFT_API WEFT_CHECK int weft_submit(weft_runtime *rt, weft_fn fn, void *arg);
 /* - any: start a G from any thread; -ENOMEM -EAGAIN WEFT_ESTOPPING */
-WEFT_API weft_runtime *weft_current(void);     /* - any: borrowed; NULL on a foreign thread */
-WEFT_API int weft_procs(weft_runtime *rt);     /* - any: how many Ps; WEFT_ENORUNTIME */
+WEFT_API weft_runtime *weft_current(void); /* - any: borrowed; NULL on a foreign thread */
+WEFT_API int weft_procs(weft_runtime *rt); /* - any: how many Ps; WEFT_ENORUNTIME */
 WEFT_END
 #endif

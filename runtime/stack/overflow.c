@@ -104,33 +104,35 @@ static bool find_guard(const void *addr, weft__stack *st) {
     return false;
 }
 
-static size_t put_text(char *line, size_t at, const char *text) {
-    size_t n = strlen(text);
-    memcpy(line + at, text, n);
-    return at + n;
+struct line {
+    size_t bytes;
+    char text[WHO_BYTES + 128];
+};
+
+static void put_text(struct line *l, const char *text) {
+    while (*text && l->bytes < sizeof l->text) l->text[l->bytes++] = *text++;
 }
 
-static size_t put_number(char *line, size_t at, size_t number) {
-    char digits[24];
+static void put_number(struct line *l, size_t number) {
+    char digits[24] = "";
     size_t first = sizeof digits - 1;
-    digits[first] = 0;
     do {
         digits[--first] = (char)('0' + number % 10);
         number /= 10;
     } while (number);
-    return put_text(line, at, digits + first);
+    put_text(l, digits + first);
 }
 
 /* Writes `weft: stack overflow in green thread 17 (name), started at main, stack of 256 KiB`. */
 static void report(const char *who, size_t stack_bytes) {
-    char line[WHO_BYTES + 128];
-    size_t n = put_text(line, 0, "weft: stack overflow in ");
-    n = put_text(line, n, who);
-    n = put_text(line, n, ", stack of ");
-    n = put_number(line, n, stack_bytes >> 10);
-    n = put_text(line, n, " KiB\n");
+    struct line l = {0};
+    put_text(&l, "weft: stack overflow in ");
+    put_text(&l, who);
+    put_text(&l, ", stack of ");
+    put_number(&l, stack_bytes >> 10);
+    put_text(&l, " KiB\n");
     /* The process is about to end; there is nobody to tell that stderr is full or closed. */
-    ssize_t written = write(STDERR_FILENO, line, n);
+    ssize_t written = write(STDERR_FILENO, l.text, l.bytes);
     (void)written;
 }
 
