@@ -196,7 +196,7 @@ int weft__g_start_copy(weft__m *m, weft__r *r, weft_fn fn, const void *arg, size
 }
 
 /* The first frame of every G. */
-void weft__stack_entry(weft__m *m) {
+void weft__g_entry(weft__m *m) {
 #ifdef WEFT__ASAN
     __sanitizer_finish_switch_fiber(NULL, NULL, NULL);
 #endif

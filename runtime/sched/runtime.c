@@ -233,6 +233,7 @@ static void fatal_who(char *buf, size_t bytes) {
 
 static void process_init(void) {
     weft__fence_init();
+    weft__stack_entry = weft__g_entry;
     weft__fatal_who = fatal_who;
     weft__overflow_describe = describe_stack;
 }

@@ -441,6 +441,7 @@ WEFT__ALWAYS_INLINE void weft__ready(weft__m *m, weft__g *g) {
 }
 
 /* ---- Gs (g.c) ---------------------------------------------------------------------------------- */
+void weft__g_entry(weft__m *m); /* where every G begins */
 /* A dead G of this runtime's default stack size, or NULL with *err. m may be NULL or without a P. */
 weft__g *weft__g_new(weft__m *m, weft__r *r, weft_fn fn, void *arg, const void *site, int *err);
 int weft__g_start(weft__m *m, weft__r *r, weft_fn fn, void *arg, const void *site); /* new, then ready */

@@ -3,7 +3,7 @@
  *
  * Each offers:
  *   weft__ctx                          what is saved of a context that does not run
- *   weft__ctx_init(ctx, top)           a new context that will enter weft__stack_entry(m) on the stack
+ *   weft__ctx_init(ctx, top)           a new context that will call weft__stack_entry(m) on the stack
  *                                      below `top` (16-aligned), with the default float environment
  *   m = weft__ctx_switch(from, to, m)  save here, go on there; `m` is handed over in a register, and
  *                                      what comes back is the `m` of whoever switched back to us
@@ -21,8 +21,8 @@
 #include "base/base.h"
 
 struct weft__m;
-/* Where a new context begins; provided by the scheduler. Never returns. */
-WEFT__NORETURN void weft__stack_entry(struct weft__m *m);
+/* Where a new context begins; set by the scheduler before the first one is made. Never returns. */
+extern void (*weft__stack_entry)(struct weft__m *m);
 
 #if defined(WEFT_SWITCH_UCONTEXT)
 #include "stack/switch_ucontext.h"

@@ -4,6 +4,8 @@
  */
 #include "stack/switch.h"
 
+void (*weft__stack_entry)(struct weft__m *m);
+
 #if defined(WEFT__SWITCH_X86_64_H)
 
 __asm__(".text\n"
@@ -17,7 +19,7 @@ __asm__(".text\n"
         "endbr64\n"
         "xorl %ebp, %ebp\n"
         "movq %rax, %rdi\n"
-        "call weft__stack_entry\n"
+        "call *weft__stack_entry(%rip)\n"
         "ud2\n"
         ".cfi_endproc\n"
         ".size weft__entry_x86_64, .-weft__entry_x86_64\n");
@@ -36,7 +38,9 @@ __asm__(".text\n"
         "mov x29, #0\n"
         "mov x30, #0\n"
         "mov x0, x2\n"
-        "bl weft__stack_entry\n"
+        "adrp x16, weft__stack_entry\n"
+        "ldr x16, [x16, :lo12:weft__stack_entry]\n"
+        "blr x16\n"
         "brk #1\n"
         ".cfi_endproc\n"
         ".size weft__entry_aarch64, .-weft__entry_aarch64\n");

@@ -147,6 +147,7 @@ static int timer_new(weft_timer **out, weft_duration after, weft_fn fn, void *ar
     weft__m *m = weft__enter();
     weft__tset *ts = weft__tset_of(m, r);
     weft__timer_home(&t->k.t, ts);
+    weft_timer *was = out != NULL ? *out : NULL;
     if (out != NULL) {
         *out = t;
     }
@@ -157,6 +158,9 @@ static int timer_new(weft_timer **out, weft_duration after, weft_fn fn, void *ar
     int64_t when = t->when;
     if (fn != NULL && t->armed) {
         err = put_in(ts, t, &earlier);
+    }
+    if (err != 0 && out != NULL) {
+        *out = was;
     }
     if (err != 0 || (t->self_free && !t->armed)) {
         free_under_lock(ts, t); /* it could not be armed, or nobody could ever arm it */
