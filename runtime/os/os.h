@@ -56,6 +56,9 @@ WEFT__ALWAYS_INLINE void weft__lock_drop(weft__lock *l) {
 extern bool weft__fence_asymmetric;
 void weft__fence_init(void); /* once a process; before the first light fence */
 void weft__fence_heavy(void);
+#if defined(WEFT__TSAN) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
 WEFT__ALWAYS_INLINE void weft__fence_full(void) {
     atomic_thread_fence(memory_order_seq_cst); /* TSan orders nothing by it, and need not: what lies
                                                   on both sides is atomic */

@@ -69,6 +69,10 @@ void weft__poller_close(weft__poller *p) {
     weft__mem_free(p, sizeof *p);
 }
 
+const char *weft__poller_name(void) {
+    return "epoll";
+}
+
 bool weft__poller_takes_fds(void) {
     return true;
 }

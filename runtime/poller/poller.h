@@ -24,6 +24,7 @@ typedef void (*weft__poll_sink)(void *arg, uint64_t tag, unsigned events);
 
 int weft__poller_open(weft__poller **out); /* -ENOMEM or the system's error */
 void weft__poller_close(weft__poller *p);  /* nobody may be inside */
+const char *weft__poller_name(void);
 bool weft__poller_takes_fds(void);         /* false: only sleep and break (stub) */
 int weft__poller_add(weft__poller *p, int fd, uint64_t tag); /* -EPERM: such a file cannot be polled */
 void weft__poller_remove(weft__poller *p, int fd);

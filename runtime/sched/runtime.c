@@ -231,11 +231,16 @@ static void fatal_who(char *buf, size_t bytes) {
     }
 }
 
-static void process_init(void) {
+static void init_once(void) {
     weft__fence_init();
     weft__stack_entry = weft__g_entry;
     weft__fatal_who = fatal_who;
     weft__overflow_describe = describe_stack;
+}
+
+void weft__process_init(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, init_once);
 }
 
 static int catch_overflow(weft__r *r) {
@@ -248,8 +253,7 @@ static int catch_overflow(weft__r *r) {
 }
 
 static int runtime_new(weft__r **out, const weft_config *cfg, bool started) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, process_init);
+    weft__process_init();
     weft__r *r = weft__mem_alloc_aligned(sizeof *r, WEFT__LINE);
     if (r == NULL) {
         return -ENOMEM;

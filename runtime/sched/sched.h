@@ -484,6 +484,7 @@ WEFT__ALWAYS_INLINE int64_t weft__tset_min(weft__tset *ts) {
 }
 
 /* ---- threads (maker.c), life (runtime.c), the dead (stuck.c), reports (report.c) ---------------- */
+void weft__process_init(void); /* what is done once a process, before the first runtime */
 int weft__maker_start(weft__r *r);
 void weft__maker_stop(weft__r *r); /* and joins it; no M is made any more */
 weft__m *weft__m_new(weft__r *r);
