@@ -447,10 +447,22 @@ static void retire_spinner(weft__m *m) {
     }
 }
 
+/* An idle P's queue is empty: that is why thieves and looks pass idle Ps over. */
+static void flush_queue(weft__p *p) {
+    weft__glist l = {0};
+    weft__g *g;
+    while ((g = look_local(p, false)) != NULL) {
+        weft__glist_push(&l, g);
+    }
+    weft__globq_put_list(p->r, &l);
+}
+
 void weft__releasep(weft__m *m) {
     weft__r *r = m->r;
     weft__p *p = m->p;
+    flush_queue(p);
     m->p = NULL;
+    m->owed = 0;
     weft__lock_take(&r->lock);
     weft__pidleput(r, p);
     weft__lock_drop(&r->lock);
