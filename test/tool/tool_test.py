@@ -111,6 +111,26 @@ def symbols(tool):
     judge("undefined", header + "WEFT_API void weft_two(void);\n", one, "not exported: weft_two")
 
 
+def elf(tool):
+    def judge(what, source, options, words):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            write(root, {"x.c": source, "runtime/none": ""})
+            status, text = run("cc", "-shared", "-fPIC", root / "x.c", "-o", root / "runtime/libweft.so",
+                               *options)
+            if status:
+                sys.exit(text)
+            status, text = run(sys.executable, tool / "elf.py", root)
+            ok = status == 0 if words is None else (status == 1 and words in text)
+            check(f"elf-{what}", ok, f"status {status}\n{text}")
+
+    judge("fine", "static __thread int x;\nint f(void) { return x++; }\n", [], None)
+    judge("stack", "int x;\n", ["-Wl,-z,execstack"], "its stack is executable")
+    judge("tls", '__thread int x __attribute__((tls_model("initial-exec")));\nint f(void) { return x++; }\n',
+          [], "it has STATIC_TLS")
+    judge("library", "int x;\n", ["-Wl,--no-as-needed", "-lm"], "it needs libm.so.6")
+
+
 def lists(tool):
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
@@ -213,6 +233,7 @@ def main():
     tool = pathlib.Path(sys.argv[1]).resolve() / "test/tool"
     floors(tool)
     symbols(tool)
+    elf(tool)
     lists(tool)
     words(tool)
     runner(tool)

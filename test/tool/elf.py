@@ -1,0 +1,38 @@
+"""elf.py BUILD: libweft.so asks nothing of its host: no executable stack, no static TLS (dlopen would run out
+of it), no text relocations, and no library but the C library's own, so no allocator and no event loop."""
+import pathlib
+import re
+import subprocess
+import sys
+
+C_LIBRARY = re.compile(r"(lib(c|pthread|rt|dl|gcc_s|atomic)|ld-linux[\w-]*|ld-musl[\w-]*)\.so(\.\d+)?"
+                       r"|libc\.musl-\w+\.so\.\d+")
+
+
+def readelf(library, *options):
+    return subprocess.run(["readelf", *options, str(library)], check=True, text=True,
+                          stdout=subprocess.PIPE).stdout
+
+
+def complaints(library):
+    stack = [line.split() for line in readelf(library, "-lW").splitlines() if "GNU_STACK" in line]
+    if not stack or "RWE" in stack[0]:
+        yield "its stack is executable"
+    dynamic = readelf(library, "-dW")
+    for flag in ("STATIC_TLS", "TEXTREL"):
+        if re.search(rf"\b{flag}\b", dynamic):
+            yield f"it has {flag}"
+    for needed in re.findall(r"\(NEEDED\)[^\[]*\[([^\]]+)\]", dynamic):
+        if not C_LIBRARY.fullmatch(needed):
+            yield f"it needs {needed}"
+
+
+def main():
+    library = pathlib.Path(sys.argv[1]) / "runtime/libweft.so"
+    found = list(complaints(library))
+    for words in found:
+        print(f"{library.name}: {words}")
+    return 1 if found else 0
+
+
+sys.exit(main())
