@@ -1,9 +1,9 @@
 /*
  * bench.h: what the benchmarks, the child process that runs one of them and the orchestrator share.
  *
- * A benchmark is a row of an area's table (sched.c, chan.c, ...). Each (benchmark, procs, round, side)
- * is a process of its own: `weft-bench --child NAME --procs N` for weft, the program in go/ for Go. A
- * child writes one line a figure,
+ * A benchmark is an entry of an area's table (sched.c, chan.c, ...). Each (benchmark, procs, round,
+ * side) is a process of its own: `weft-bench --child NAME PROCS` for weft, the program in go/
+ * for Go. A child writes one line a figure,
  *
  *     figure ROW VALUE
  *
@@ -41,8 +41,8 @@ struct bench {
     const char *name;
     struct bench_row rows[BENCH_MAX_ROWS]; /* up to the first one without a name */
 
-    /* Does n operations, looks at the result, returns the nanoseconds that they took. Called several
-       times with growing n; the last call gives the figure, nanoseconds an operation. */
+    /* Does n operations, looks at the result, returns the nanoseconds that they took. Called
+       several times with growing n; the last call gives the figure, nanoseconds an operation. */
     int64_t (*loop)(int64_t n);
     int64_t step;           /* n is a multiple of this; 0: 1 */
     void (*setup)(void);    /* before the first loop, in the same green thread, untimed */
@@ -81,8 +81,8 @@ void bench_emit(const char *row, double value);
 #define bench_check(ok, ...) ((ok) ? (void)0 : bench_fail(__VA_ARGS__))
 void bench_fail(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
-/* Runs body(arg, i) for i in 0..workers-1, each in a green thread of its own, waits for all, returns the
-   time from the first start to the last end. */
+/* Runs body(arg, i) for i in 0..workers-1, each in a green thread of its own, waits for all,
+   returns the time from the first start to the last end. */
 int64_t bench_parallel(int workers, void (*body)(void *arg, int i), void *arg);
 
 /* `count` green threads, each waiting for a channel; returns a second after the last has come. */
@@ -105,8 +105,8 @@ int echo_serve_weft(int procs);                                         /* net.c
 int echo_serve_epoll(void);                                             /* echo_epoll.c */
 int echo_client(int port, int connections, int warm_ms, int window_ms); /* echo_client.c */
 
-/* For the servers, echo_control.c: tells the port, then answers the orchestrator from a plain thread,
-   which calls stop(arg) at the end. 0 or an errno value. */
+/* For the servers, echo_control.c: tells the port, then answers the orchestrator from a plain
+   thread, which calls stop(arg) at the end. 0 or an errno value. */
 int echo_listening(int port, void (*stop)(void *arg), void *arg);
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * child.c: the inside of a child process: calibrates and runs one benchmark of weft, prints its figures.
+ * child.c: the inside of a child process: calibrates and runs one benchmark of weft, prints its
+ * figures.
  *
- * The calibration is the same as in go/main.go: grow n until a run takes a tenth of the target, which
- * is the warm-up too, then one run of about the target, whose time is the figure.
+ * The calibration is the same as in go/main.go: grow n until a run takes a tenth of the target,
+ * which is the warm-up too, then one run of about the target, whose time is the figure.
  */
 #define _GNU_SOURCE
 #include "bench.h"
@@ -164,7 +165,7 @@ void bench_in_runtime(int procs, int (*fn)(void *arg), void *arg) {
     bench_check(status == 0, "the first green thread returned %d", status);
 }
 
-/* At least twice, at most a hundred times n; between them what the last run says about `want` ns. */
+/* At least twice, at most a hundred times n; between them what the last run says `want` ns take. */
 static int64_t next_n(int64_t n, int64_t took, int64_t want) {
     double guess = took > 0 ? (double)n * (double)want / (double)took : 100.0 * (double)n;
     guess = fmin(guess, 100.0 * (double)n);

@@ -40,7 +40,8 @@ struct facts {
 };
 
 bool facts_find(struct facts *f);
-/* Builds the Go program beside this one. False, with a message: there is no Go, or it does not build. */
+/* Builds the Go program beside this one. False, with a message: there is no Go, or it does not
+   build. */
 bool facts_build_go(struct facts *f);
 
 /* ---- drive.c, drive_echo.c: run the rounds --------------------------------------------------- */
@@ -63,8 +64,8 @@ struct session {
     size_t count;
 };
 
-/* Runs all rounds of one benchmark and appends its results. `note` gets a line to print below them, or
-   is left empty. */
+/* Runs all rounds of one benchmark and appends its results. `note` gets a line to print below them,
+   or is left empty. */
 void drive_bench(struct session *s, const char *area, const struct bench *b, int procs, char *note,
                  size_t note_bytes);
 void drive_echo(struct session *s, struct result *results, const struct bench *b, int procs,

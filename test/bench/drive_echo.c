@@ -1,6 +1,6 @@
 /*
- * drive_echo.c: the rounds of TCP echo: three servers (weft, Go, the bare epoll loop), each a process
- * of its own, and one client for all.
+ * drive_echo.c: the rounds of TCP echo: three servers (weft, Go, the bare epoll loop), each a
+ * process of its own, and one client for all.
  *
  * The client says when its window begins and ends; at both moments the server is asked for the CPU
  * time it has used. Client and server share the machine, so requests a second are a note below the

@@ -1,10 +1,10 @@
 /*
- * echo_client.c: the one client of all echo servers: a bare epoll loop on one thread, N connections,
- * one 64-byte message in flight on each.
+ * echo_client.c: the one client of all echo servers: a bare epoll loop on one thread, N
+ * connections, one 64-byte message in flight on each.
  *
- * After the warm-up it writes `begin`, counts and times replies for the length of the window, writes
- * `end` and then sends nothing more. Each reply is compared with its request, whose first bytes
- * change every time.
+ * After the warm-up it writes `begin`, counts and times replies for the length of the window,
+ * writes `end` and then sends nothing more. Each reply is compared with its request, whose first
+ * bytes change every time.
  */
 #define _GNU_SOURCE
 #include "bench.h"

@@ -1,9 +1,9 @@
 /*
  * echo_control.c: how an echo server (of weft, or the bare loop) talks with the orchestrator.
  *
- * It writes `listening PORT`, answers each line on its standard input with `cpu NS`, the CPU time it
- * has used so far, and stops at the end of the input. A plain thread does this, so that the server
- * itself is nothing but a server.
+ * It writes `listening PORT`, answers each line on its standard input with `cpu NS`, the CPU time
+ * it has used so far, and stops at the end of the input. A plain thread does this, so that the
+ * server itself is nothing but a server.
  */
 #include "bench.h"
 

@@ -70,7 +70,8 @@ bool facts_find(struct facts *f) {
     return true;
 }
 
-/* Offline, with the toolchain that is there, without the C compiler: the module has no dependencies. */
+/* Offline, with the toolchain that is there, without the C compiler: the module has no
+   dependencies. */
 static void set_go_environment(void) {
     setenv("GOFLAGS", "-mod=mod", 1);
     setenv("GOPROXY", "off", 1);

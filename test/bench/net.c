@@ -1,6 +1,6 @@
 /*
- * net.c: TCP echo, one green thread a connection, a deadline before every read. Counterpart: go/net.go;
- * drive_echo.c runs the servers and the client.
+ * net.c: TCP echo, one green thread a connection, a deadline before every read. Counterpart:
+ * go/net.go; drive_echo.c runs the servers and the client.
  */
 #include "bench.h"
 

@@ -1,9 +1,9 @@
 /*
  * report.c: the table and the JSON file.
  *
- * Medians over the rounds, with the smallest and the largest. The ratio of a row is the median of the
- * rounds' ratios, since the machine changes its speed between rounds. A row that misses its budget
- * carries an exclamation mark and is named again at the end.
+ * Medians over the rounds, with the smallest and the largest. The ratio of a row is the median of
+ * the rounds' ratios, since the machine changes its speed between rounds. A row that misses its
+ * budget carries an exclamation mark and is named again at the end.
  */
 #include "drive.h"
 
@@ -34,8 +34,8 @@ struct summary summarize(const double *values, int rounds) {
     return (struct summary){median, sorted[0], sorted[count - 1], count == rounds};
 }
 
-/* NAN: there is none, because there is no Go, because a round failed, or because the budget bounds the
-   figure itself. */
+/* NAN: there is none, because there is no Go, because a round failed, or because the budget bounds
+   the figure itself. */
 static double ratio_of(const struct session *s, const struct result *r) {
     double ratios[BENCH_MAX_ROUNDS];
     if (r->row->bound == BOUND_VALUE) {

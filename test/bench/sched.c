@@ -1,5 +1,6 @@
 /*
- * sched.c: starting green threads, changing between them, using two cores. Counterpart: go/sched.go.
+ * sched.c: starting green threads, changing between them, using two cores. Counterpart:
+ * go/sched.go.
  */
 #include "bench.h"
 

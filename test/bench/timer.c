@@ -1,6 +1,6 @@
 /*
- * timer.c: timers made, stopped, moved and fired before a background of idle ones, lateness, and what
- * sleepers cost. Counterpart: go/timer.go.
+ * timer.c: timers made, stopped, moved and fired before a background of idle ones, lateness, and
+ * what sleepers cost. Counterpart: go/timer.go.
  *
  * The throughput rows have 32,768 timers of an hour a P behind them, so that the heaps are deep. n
  * operations are spread over as many green threads as there are Ps; the figure is the time on the

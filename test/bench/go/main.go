@@ -1,5 +1,5 @@
-// Command weft-bench-go is the Go side of weft-bench: one benchmark a process, the same names, the same
-// loop shapes, the same calibration as the C side in the directory above, which starts it as
+// Command weft-bench-go is the Go side of weft-bench: one benchmark a process, the same names, the
+// same loop shapes, the same calibration as the C side in the directory above, which starts it as
 //
 //	weft-bench-go NAME PROCS
 //
@@ -132,7 +132,8 @@ func random(state *uint64) uint64 {
 	return x
 }
 
-// nextN is at least twice, at most a hundred times n; between them what the last run says about `want`.
+// nextN is at least twice, at most a hundred times n; between them what the last run says about
+// `want`.
 func nextN(n int64, took, want time.Duration) int64 {
 	guess := 100 * float64(n)
 	if took > 0 {

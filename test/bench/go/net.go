@@ -30,7 +30,8 @@ func serveConnection(c net.Conn) {
 	}
 }
 
-// control answers each line of the input with the CPU time used so far, and stops the server at its end.
+// control answers each line of the input with the CPU time used so far, and stops the server at its
+// end.
 func control(l net.Listener) {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {

@@ -52,8 +52,8 @@ func spawnJoin(n, atOnce int64) time.Duration {
 	return now() - begin
 }
 
-// One in ten is forgiven: Go looks at its global queue first every 61st time and may find the one there
-// that has just yielded.
+// One in ten is forgiven: Go looks at its global queue first every 61st time and may find the one
+// there that has just yielded.
 func checkYield(count int) {
 	const total = 10000
 	var last, alone atomic.Int64

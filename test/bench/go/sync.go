@@ -64,8 +64,8 @@ func waitGroup(n int64) time.Duration {
 	return now() - begin
 }
 
-// eventPingPong: the nearest thing Go has to an event that is set, waited for and reset is a channel
-// of one empty value.
+// eventPingPong: the nearest thing Go has to an event that is set, waited for and reset is a
+// channel of one empty value.
 func eventPingPong(n int64) time.Duration {
 	there, back := make(chan struct{}, 1), make(chan struct{}, 1)
 	var count int64

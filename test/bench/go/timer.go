@@ -224,8 +224,8 @@ func spinFor(d time.Duration) {
 	}
 }
 
-// parallelTimerLatency: one P spins, and arms a timer of 1 ms for each of the others, which have gone
-// to sleep. Each function spins until all have fired, so that each needs a P of its own.
+// parallelTimerLatency: one P spins, and arms a timer of 1 ms for each of the others, which have
+// gone to sleep. Each function spins until all have fired, so that each needs a P of its own.
 func parallelTimerLatency() {
 	const tries = 20
 	others := int32(runtime.GOMAXPROCS(0) - 1)
