@@ -158,5 +158,6 @@ int echo_client(int port, int connections, int warm_ms, int window_ms) {
            (long long)tally.longest, (long long)tally_percentile(50),
            (long long)tally_percentile(99));
     fflush(stdout);
+    free(c);
     return 0;
 }

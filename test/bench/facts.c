@@ -10,6 +10,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+static const char go_source[] = BENCH_SOURCE_DIR "/go";
+
 enum { OLDEST_GO = 23 }; /* of 1.x: the first with today's timers */
 
 /* The first line that a command prints. Its whole output must be short. */
@@ -102,7 +104,7 @@ bool facts_build_go(struct facts *f) {
         return false;
     }
     int length = snprintf(f->go_self, sizeof f->go_self, "%s-go", f->self);
-    char *build[] = {"go",       "build", "-C", BENCH_SOURCE_DIR "/go", "-buildvcs=false", "-o",
+    char *build[] = {"go",       "build", "-C", (char *)go_source, "-buildvcs=false", "-o",
                      f->go_self, ".",     NULL};
     struct process p;
     if (length >= (int)sizeof f->go_self || !process_start(&p, build) ||

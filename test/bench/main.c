@@ -65,7 +65,7 @@ struct options {
     const char *words[MAX_WORDS]; /* areas and names */
     int word_count;
     int procs[MAX_PROCS];
-    int procs_count;
+    int procs_count; /* 0: not said */
     int rounds;
     bool vs_go, list;
     const char *json;
@@ -191,12 +191,17 @@ static void run_wanted(struct session *s, const struct options *o) {
     }
 }
 
-static int orchestrate(const struct options *o) {
+static int orchestrate(struct options *o) {
     struct session s = {.rounds = o->rounds};
     if (!facts_find(&s.facts)) {
         return 1;
     }
     signal(SIGPIPE, SIG_IGN); /* a child that is gone shows by its missing answer */
+    if (o->procs_count == 0) {
+        o->procs[0] = 1;
+        o->procs[1] = 2;
+        o->procs_count = s.facts.cores > 1 ? 2 : 1;
+    }
     s.with_go = o->vs_go && facts_build_go(&s.facts);
     report_head(&s);
     run_wanted(&s, o);
@@ -211,7 +216,7 @@ int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "--child") == 0) {
         return child_main(argc, argv);
     }
-    struct options o = {.procs = {1, 2}, .procs_count = 2, .rounds = 3};
+    struct options o = {.rounds = 3};
     if (!parse(&o, argc, argv)) {
         fputs(usage, stderr);
         return 2;

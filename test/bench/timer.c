@@ -37,7 +37,7 @@ static void make_idle_timers(void *arg, int i) {
 }
 
 static void idle_timers_setup(void) {
-    idle_timers = calloc((size_t)bench_procs() * IDLE_TIMERS, sizeof *idle_timers);
+    idle_timers = calloc((size_t)bench_procs() * IDLE_TIMERS, sizeof(weft_timer *));
     bench_check(idle_timers != NULL, "no memory");
     bench_parallel(bench_procs(), make_idle_timers, NULL);
 }
