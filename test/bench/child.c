@@ -5,7 +5,6 @@
  * The calibration is the same as in go/main.go: grow n until a run takes a tenth of the target,
  * which is the warm-up too, then one run of about the target, whose time is the figure.
  */
-#define _GNU_SOURCE
 #include "bench.h"
 
 #include <math.h>

@@ -2,7 +2,6 @@
  * drive.c: the rounds of one benchmark. Each run is a fresh process; weft and Go alternate within a
  * round, and who begins alternates between rounds.
  */
-#define _GNU_SOURCE
 #include "drive.h"
 
 #include <math.h>

@@ -6,7 +6,6 @@
  * writes `end` and then sends nothing more. Each reply is compared with its request, whose first
  * bytes change every time.
  */
-#define _GNU_SOURCE
 #include "bench.h"
 
 #include <errno.h>

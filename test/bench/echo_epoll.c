@@ -2,7 +2,6 @@
  * echo_epoll.c: the third party of the echo rows: a server that is a bare epoll loop on one thread,
  * without deadlines. What the kernel asks for a request, and little else.
  */
-#define _GNU_SOURCE
 #include "bench.h"
 
 #include <errno.h>

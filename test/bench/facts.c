@@ -1,7 +1,6 @@
 /*
  * facts.c: what a table of figures must say about where it comes from.
  */
-#define _GNU_SOURCE
 #include "drive.h"
 
 #include <sched.h>

@@ -1,7 +1,6 @@
 /*
  * main.c: weft-bench: reads the command line, is the orchestrator or one of its child processes.
  */
-#define _GNU_SOURCE
 #include "drive.h"
 
 #include <signal.h>

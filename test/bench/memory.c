@@ -1,7 +1,6 @@
 /*
  * memory.c: what a parked green thread, a runtime and the library take. Counterpart: go/memory.go.
  */
-#define _GNU_SOURCE
 #include "bench.h"
 
 #include <elf.h>

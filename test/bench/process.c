@@ -1,7 +1,6 @@
 /*
  * process.c: child processes, line by line, with a time limit on everything.
  */
-#define _GNU_SOURCE
 #include "drive.h"
 
 #include <errno.h>
