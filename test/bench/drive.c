@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-enum { CHILD_SECONDS = 120 };
+enum { CHILD_SECONDS = 60 };
 
 void drive_fail(struct result *r, enum side side, const char *why) {
     if (r->why[side][0] == '\0') {
