@@ -20,6 +20,7 @@ struct process {
 
 /* argv[0] is looked up on the PATH. False: it could not be started. */
 bool process_start(struct process *p, char *const argv[]);
+bool process_start_quiet(struct process *p, char *const argv[]); /* its complaints go nowhere */
 /* The next line without its newline. False: end of output, or nothing until the deadline. */
 bool process_line(struct process *p, char *line, size_t bytes, int64_t deadline);
 void process_say(struct process *p, const char *line);

@@ -16,7 +16,7 @@ enum { OLDEST_GO = 23 }; /* of 1.x: the first with today's timers */
 /* The first line that a command prints. Its whole output must be short. */
 static bool first_line(char *const argv[], char *line, size_t bytes) {
     struct process p;
-    if (!process_start(&p, argv)) {
+    if (!process_start_quiet(&p, argv)) {
         return false;
     }
     bool got = process_line(&p, line, bytes, deadline_in(30));

@@ -17,11 +17,14 @@ extern char **environ;
 
 int64_t deadline_in(int seconds) { return bench_now() + seconds * INT64_C(1000000000); }
 
-static int spawn(pid_t *pid, char *const argv[], int in, int out) {
+static int spawn(pid_t *pid, char *const argv[], int in, int out, bool quiet) {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+    if (quiet) {
+        posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    }
 
     posix_spawnattr_t attributes; /* the orchestrator ignores SIGPIPE, its children are not to */
     sigset_t pipe_signal;
@@ -37,7 +40,7 @@ static int spawn(pid_t *pid, char *const argv[], int in, int out) {
     return err;
 }
 
-bool process_start(struct process *p, char *const argv[]) {
+static bool start(struct process *p, char *const argv[], bool quiet) {
     int to[2], from[2];
     if (pipe2(to, O_CLOEXEC) != 0) {
         return false;
@@ -48,7 +51,7 @@ bool process_start(struct process *p, char *const argv[]) {
         return false;
     }
     *p = (struct process){.in = to[1], .out = from[0]};
-    int err = spawn(&p->pid, argv, to[0], from[1]);
+    int err = spawn(&p->pid, argv, to[0], from[1], quiet);
     close(to[0]);
     close(from[1]);
     if (err != 0) {
@@ -57,6 +60,10 @@ bool process_start(struct process *p, char *const argv[]) {
     }
     return err == 0;
 }
+
+bool process_start(struct process *p, char *const argv[]) { return start(p, argv, false); }
+
+bool process_start_quiet(struct process *p, char *const argv[]) { return start(p, argv, true); }
 
 /* Milliseconds for poll, rounded up. */
 static int until(int64_t deadline) {
