@@ -40,6 +40,14 @@ static bool take_rule(struct set_options *o, enum db_rule rule) {
     return true;
 }
 
+/* The same option twice is allowed, and the last one counts: so says Redis. */
+static bool take_end(struct set_options *o, int64_t unit, struct bytes ttl) {
+    if (o->unit != 0 && o->unit != unit) return false;
+    o->unit = unit;
+    o->ttl = ttl;
+    return true;
+}
+
 static bool take_set_options(struct client *c, struct set_options *o) {
     *o = (struct set_options){.rule = DB_ALWAYS};
     for (size_t i = 3; i < c->argc; i++) {
@@ -49,9 +57,8 @@ static bool take_set_options(struct client *c, struct set_options *o) {
             if (!take_rule(o, DB_IF_ABSENT)) return false;
         } else if (bytes_is(word, "xx")) {
             if (!take_rule(o, DB_IF_PRESENT)) return false;
-        } else if ((seconds || bytes_is(word, "px")) && o->unit == 0 && i + 1 < c->argc) {
-            o->unit = seconds ? 1000000 : 1000;
-            o->ttl = c->argv[++i];
+        } else if ((seconds || bytes_is(word, "px")) && i + 1 < c->argc) {
+            if (!take_end(o, seconds ? 1000000 : 1000, c->argv[++i])) return false;
         } else {
             return false;
         }
