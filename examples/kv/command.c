@@ -61,7 +61,8 @@ static void reply_unknown(struct client *c) {
         n += (size_t)snprintf(args + n, sizeof args - n, "'%.*s' ", length, c->argv[i].at);
     }
     int length = c->argv[0].n < 128 ? (int)c->argv[0].n : 128;
-    reply_error(c->reply, "ERR unknown command '%.*s', with args beginning with: %s", length, c->argv[0].at, args);
+    reply_error(c->reply, "ERR unknown command '%.*s', with args beginning with: %s", length,
+                c->argv[0].at, args);
 }
 
 void command_run(struct client *c, const struct bytes *argv, size_t argc) {
@@ -70,7 +71,8 @@ void command_run(struct client *c, const struct bytes *argv, size_t argc) {
     const struct command *command = find(argv[0]);
     if (command == NULL) {
         reply_unknown(c);
-    } else if (command->arity >= 0 ? argc != (size_t)command->arity : argc < (size_t)-command->arity) {
+    } else if (command->arity >= 0 ? argc != (size_t)command->arity
+                                   : argc < (size_t)-command->arity) {
         reply_wrong_arity(c, command->name);
     } else {
         command->run(c);
@@ -86,17 +88,13 @@ void command_client_free(struct client *c) {
     c->name = NULL;
 }
 
-void reply_syntax_error(struct client *c) {
-    reply_error(c->reply, "ERR syntax error");
-}
+void reply_syntax_error(struct client *c) { reply_error(c->reply, "ERR syntax error"); }
 
 void reply_not_integer(struct client *c) {
     reply_error(c->reply, "ERR value is not an integer or out of range");
 }
 
-void reply_no_memory(struct client *c) {
-    reply_error(c->reply, "ERR out of memory");
-}
+void reply_no_memory(struct client *c) { reply_error(c->reply, "ERR out of memory"); }
 
 void reply_wrong_arity(struct client *c, const char *name) {
     reply_error(c->reply, "ERR wrong number of arguments for '%s' command", name);
@@ -105,8 +103,8 @@ void reply_wrong_arity(struct client *c, const char *name) {
 bool time_from_now(struct client *c, int64_t count, int64_t unit, const char *name, int64_t *at) {
     int64_t length;
 
-    if (!__builtin_mul_overflow(count, unit, &length) && !__builtin_add_overflow(length, db_now(), at) &&
-        *at != DUE_NEVER)
+    if (!__builtin_mul_overflow(count, unit, &length) &&
+        !__builtin_add_overflow(length, db_now(), at) && *at != DUE_NEVER)
         return true;
     reply_error(c->reply, "ERR invalid expire time in '%s' command", name);
     return false;

@@ -13,8 +13,8 @@ struct client {
     struct reply *reply;
     const struct bytes *argv; /* of the request being served; argv[0] is the command */
     size_t argc;
-    char *name;               /* CLIENT SETNAME; NULL: none */
-    bool closing;             /* this answer is the last */
+    char *name;   /* CLIENT SETNAME; NULL: none */
+    bool closing; /* this answer is the last */
 };
 
 void command_client_init(struct client *c, struct server *s, struct reply *r);

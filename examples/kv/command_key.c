@@ -11,9 +11,7 @@ static void reply_count(struct client *c, int64_t n) {
         reply_integer(c->reply, n);
 }
 
-void command_del(struct client *c) {
-    reply_count(c, db_remove(c->db, c->argv + 1, c->argc - 1));
-}
+void command_del(struct client *c) { reply_count(c, db_remove(c->db, c->argv + 1, c->argc - 1)); }
 
 void command_exists(struct client *c) {
     reply_count(c, db_exists(c->db, c->argv + 1, c->argc - 1));
@@ -30,15 +28,12 @@ static void expire(struct client *c, int64_t unit, const char *name) {
     reply_integer(c->reply, db_expire(c->db, c->argv[1], at) ? 1 : 0);
 }
 
-void command_expire(struct client *c) {
-    expire(c, 1000000, "expire");
-}
+void command_expire(struct client *c) { expire(c, 1000000, "expire"); }
 
-void command_pexpire(struct client *c) {
-    expire(c, 1000, "pexpire");
-}
+void command_pexpire(struct client *c) { expire(c, 1000, "pexpire"); }
 
-/* Milliseconds are rounded up, so that what was just given is what is left; seconds to the nearest, as Redis does. */
+/* Milliseconds are rounded up, so that what was just given is what is left; seconds to the nearest,
+   as Redis does. */
 static void time_left(struct client *c, bool seconds) {
     int64_t left = db_left(c->db, c->argv[1]);
 
@@ -49,13 +44,9 @@ static void time_left(struct client *c, bool seconds) {
     reply_integer(c->reply, left);
 }
 
-void command_ttl(struct client *c) {
-    time_left(c, true);
-}
+void command_ttl(struct client *c) { time_left(c, true); }
 
-void command_pttl(struct client *c) {
-    time_left(c, false);
-}
+void command_pttl(struct client *c) { time_left(c, false); }
 
 void command_persist(struct client *c) {
     reply_integer(c->reply, db_persist(c->db, c->argv[1]) ? 1 : 0);
@@ -79,12 +70,11 @@ void command_keys(struct client *c) {
     free(keys.data);
 }
 
-void command_dbsize(struct client *c) {
-    reply_integer(c->reply, (int64_t)db_count(c->db));
-}
+void command_dbsize(struct client *c) { reply_integer(c->reply, (int64_t)db_count(c->db)); }
 
 void command_flushall(struct client *c) {
-    bool known = c->argc == 1 || (c->argc == 2 && (bytes_is(c->argv[1], "async") || bytes_is(c->argv[1], "sync")));
+    bool known = c->argc == 1 ||
+                 (c->argc == 2 && (bytes_is(c->argv[1], "async") || bytes_is(c->argv[1], "sync")));
 
     if (!known) {
         reply_syntax_error(c);

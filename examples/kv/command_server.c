@@ -1,4 +1,5 @@
-/* command_server.c: commands on the connection and the server, and what clients ask when they start. */
+/* command_server.c: commands on the connection and the server, and what clients ask when they
+   start. */
 #include "db.h"
 #include "glob.h"
 #include "handlers.h"
@@ -15,9 +16,7 @@ void command_ping(struct client *c) {
         reply_status(c->reply, "PONG");
 }
 
-void command_echo(struct client *c) {
-    reply_bulk(c->reply, c->argv[1]);
-}
+void command_echo(struct client *c) { reply_bulk(c->reply, c->argv[1]); }
 
 void command_quit(struct client *c) {
     reply_status(c->reply, "OK");
@@ -35,10 +34,11 @@ void command_select(struct client *c) {
         reply_status(c->reply, "OK");
 }
 
-/* As with Redis, a shutdown that goes well is answered by the end of the connection. Nothing is ever saved here, so both
-   words for that are the same. */
+/* As with Redis, a shutdown that goes well is answered by the end of the connection. Nothing is
+   ever saved here, so both words for that are the same. */
 void command_shutdown(struct client *c) {
-    bool known = c->argc == 1 || (c->argc == 2 && (bytes_is(c->argv[1], "nosave") || bytes_is(c->argv[1], "save")));
+    bool known = c->argc == 1 ||
+                 (c->argc == 2 && (bytes_is(c->argv[1], "nosave") || bytes_is(c->argv[1], "save")));
 
     if (!known) {
         reply_syntax_error(c);
@@ -63,10 +63,11 @@ void command_info(struct client *c) {
 static void reply_unknown_subcommand(struct client *c, const char *name) {
     struct bytes word = c->argv[1];
 
-    reply_error(c->reply, "ERR unknown subcommand '%.*s'. Try %s HELP.", word.n < 128 ? (int)word.n : 128, word.at, name);
+    reply_error(c->reply, "ERR unknown subcommand '%.*s'. Try %s HELP.",
+                word.n < 128 ? (int)word.n : 128, word.at, name);
 }
 
-/* What there is to configure, as far as clients want to know it: redis-benchmark prints these two. */
+/* What there is to configure, as far as clients ask: redis-benchmark prints these two. */
 static const struct setting {
     const char *name, *value;
 } settings[] = {{"save", ""}, {"appendonly", "no"}};
@@ -98,9 +99,11 @@ void command_config(struct client *c) {
         config_get(c);
 }
 
-/* COMMAND, COMMAND COUNT and COMMAND DOCS are how clients learn about commands they do not know. They know all of ours. */
+/* COMMAND, COMMAND COUNT and COMMAND DOCS are how clients learn about commands they do not know.
+   They know all of ours. */
 void command_command(struct client *c) {
-    if (c->argc == 1 || bytes_is(c->argv[1], "docs") || (bytes_is(c->argv[1], "count") && c->argc == 2))
+    if (c->argc == 1 || bytes_is(c->argv[1], "docs") ||
+        (bytes_is(c->argv[1], "count") && c->argc == 2))
         reply_array(c->reply, 0);
     else if (bytes_is(c->argv[1], "count"))
         reply_wrong_arity(c, "command|count");
@@ -120,7 +123,8 @@ static void client_setname(struct client *c) {
     char *copy = NULL;
 
     if (!is_plain(name)) {
-        reply_error(c->reply, "ERR Client names cannot contain spaces, newlines or special characters.");
+        reply_error(c->reply,
+                    "ERR Client names cannot contain spaces, newlines or special characters.");
         return;
     }
     if (name.n > 0) {
@@ -148,7 +152,8 @@ static void client_setinfo(struct client *c) {
     bool name = bytes_is(what, "lib-name");
 
     if (!name && !bytes_is(what, "lib-ver"))
-        reply_error(c->reply, "ERR Unrecognized option '%.*s'", what.n < 128 ? (int)what.n : 128, what.at);
+        reply_error(c->reply, "ERR Unrecognized option '%.*s'", what.n < 128 ? (int)what.n : 128,
+                    what.at);
     else if (!is_plain(c->argv[3]))
         reply_error(c->reply, "ERR %s cannot contain spaces, newlines or special characters.",
                     name ? "lib-name" : "lib-ver");

@@ -17,16 +17,22 @@ static void reply_value(struct client *c, struct value *v) {
 
 static void reply_failure(struct client *c, int result) {
     switch (result) {
-    case DB_NOT_NUMBER: reply_not_integer(c); break;
-    case DB_OVERFLOW: reply_error(c->reply, "ERR increment or decrement would overflow"); break;
-    case DB_TOO_LONG: reply_error(c->reply, "ERR string exceeds maximum allowed size (512MB)"); break;
-    default: reply_no_memory(c); break;
+    case DB_NOT_NUMBER:
+        reply_not_integer(c);
+        break;
+    case DB_OVERFLOW:
+        reply_error(c->reply, "ERR increment or decrement would overflow");
+        break;
+    case DB_TOO_LONG:
+        reply_error(c->reply, "ERR string exceeds maximum allowed size (512MB)");
+        break;
+    default:
+        reply_no_memory(c);
+        break;
     }
 }
 
-void command_get(struct client *c) {
-    reply_value(c, db_get(c->db, c->argv[1]));
-}
+void command_get(struct client *c) { reply_value(c, db_get(c->db, c->argv[1])); }
 
 struct set_options {
     enum db_rule rule;
@@ -92,9 +98,15 @@ void command_set(struct client *c) {
     }
     if (!set_end(c, &o, &at)) return;
     switch (db_set(c->db, c->argv[1], c->argv[2], o.rule, at)) {
-    case DB_OK: reply_status(c->reply, "OK"); break;
-    case DB_NOT_MET: reply_null(c->reply); break;
-    default: reply_no_memory(c); break;
+    case DB_OK:
+        reply_status(c->reply, "OK");
+        break;
+    case DB_NOT_MET:
+        reply_null(c->reply);
+        break;
+    default:
+        reply_no_memory(c);
+        break;
     }
 }
 
@@ -133,13 +145,9 @@ static void add(struct client *c, int64_t by) {
         reply_failure(c, result);
 }
 
-void command_incr(struct client *c) {
-    add(c, 1);
-}
+void command_incr(struct client *c) { add(c, 1); }
 
-void command_decr(struct client *c) {
-    add(c, -1);
-}
+void command_decr(struct client *c) { add(c, -1); }
 
 void command_incrby(struct client *c) {
     int64_t by;

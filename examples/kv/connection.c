@@ -1,12 +1,13 @@
 /*
- * connection.c: read, answer, write, in a straight line. Everything that waits does so in its place: for bytes (with a
- * deadline that each request moves), for a slow reader (same), for the lock of a table.
+ * connection.c: read, answer, write, in a straight line. Everything that waits does so in its
+ * place: for bytes (with a deadline that each request moves), for a slow reader (same), for the
+ * lock of a table.
  *
- * All complete requests of one read are answered with one write (or more, if the answers pass REPLY_BOUND: then a client that
- * does not read stops us here, not at the end of our memory).
+ * All complete requests of one read are answered with one write (or more, if the answers pass
+ * REPLY_BOUND: then a client that does not read stops us here, not at the end of our memory).
  *
- * Memory: an idle connection keeps 1 KiB for input and 1 KiB for output. Both grow with what comes; after a second of
- * silence they shrink again.
+ * Memory: an idle connection keeps 1 KiB for input and 1 KiB for output. Both grow with what comes;
+ * after a second of silence they shrink again.
  */
 #include "connection.h"
 #include "command.h"
@@ -18,7 +19,7 @@
 #include <stdlib.h>
 
 #define IN_FIRST 1024
-#define IN_BOUND (64 * 1024)     /* a buffer grows past it only for a request that needs it */
+#define IN_BOUND (64 * 1024) /* a buffer grows past it only for a request that needs it */
 #define TRIM_AFTER (1 * WEFT_SECOND)
 #define LINGER (200 * WEFT_MILLISECOND)
 #define LINGER_BYTES (1024 * 1024)
@@ -29,10 +30,10 @@ struct connection {
     struct client client;
     struct resp_parser parser;
     struct reply reply;
-    char *in;                        /* bytes in_start to in_end are not served yet */
+    char *in; /* bytes in_start to in_end are not served yet */
     size_t in_start, in_end, in_room;
-    bool in_filled;                  /* the last read took all the room there was: make more */
-    struct connection *prev, *next;  /* under server->lock */
+    bool in_filled;                 /* the last read took all the room there was: make more */
+    struct connection *prev, *next; /* under server->lock */
 };
 
 /* The list of all. */
@@ -111,7 +112,8 @@ static bool resize_in(struct connection *c, size_t room) {
     return true;
 }
 
-/* What has been served goes, and what is left moves to the front, where the parser wants a request to begin. */
+/* What has been served goes, and what is left moves to the front, where the parser wants a request
+   to begin. */
 static bool make_room(struct connection *c) {
     size_t left = c->in_end - c->in_start;
 
@@ -150,7 +152,8 @@ static bool shrink(struct connection *c) {
 /* Sets the deadline first and looks at `stopping` behind it: see drain() in server.c. */
 static ssize_t read_by(struct connection *c, weft_time deadline) {
     weft_conn_set_read_deadline(c->conn, deadline);
-    if (server_is_stopping(c->server)) weft_conn_set_read_deadline(c->conn, quiet_deadline(c->server));
+    if (server_is_stopping(c->server))
+        weft_conn_set_read_deadline(c->conn, quiet_deadline(c->server));
     return weft_conn_read(c->conn, c->in + c->in_end, c->in_room - c->in_end);
 }
 
@@ -164,11 +167,13 @@ static ssize_t fill(struct connection *c) {
 
     if (can_shrink(c) && weft_time_cmp(silence, idle) < 0) {
         n = read_by(c, silence);
-        if (n == -ETIMEDOUT && !server_is_stopping(c->server)) n = shrink(c) ? read_by(c, idle) : -ENOMEM;
+        if (n == -ETIMEDOUT && !server_is_stopping(c->server))
+            n = shrink(c) ? read_by(c, idle) : -ENOMEM;
     } else {
         n = read_by(c, idle);
     }
-    if (n == -ETIMEDOUT && !server_is_stopping(c->server)) stats_add(&c->server->stats.idle_closed, 1);
+    if (n == -ETIMEDOUT && !server_is_stopping(c->server))
+        stats_add(&c->server->stats.idle_closed, 1);
     if (n > 0) {
         c->in_filled = (size_t)n == c->in_room - c->in_end;
         c->in_end += (size_t)n;
@@ -205,8 +210,8 @@ static void serve(struct connection *c) {
     if (served > 0) stats_add(&stats_here(&c->server->stats)->requests, served);
 }
 
-/* A close while bytes of the client lie unread makes the kernel send a reset, and that can overtake our last answer.
-   So: say that we are done, and take in for a moment what is still on its way. */
+/* A close while bytes of the client lie unread makes the kernel send a reset, and that can overtake
+   our last answer. So: say that we are done, and take in for a moment what is still on its way. */
 static void linger(struct connection *c) {
     size_t taken = 0;
 

@@ -6,6 +6,7 @@
 struct server;
 
 void connection_start(struct server *s, weft_conn conn); /* takes conn; from a G */
-void connection_hurry_all(struct server *s); /* the server is stopping: nobody waits for long any more */
+/* The server is stopping: nobody waits for long any more. */
+void connection_hurry_all(struct server *s);
 void connection_close_all(struct server *s); /* nobody waits at all */
 #endif

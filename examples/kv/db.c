@@ -1,14 +1,17 @@
 /*
  * db.c: 64 tables.
  *
- * Which table: the six highest bits of the key's hash (the table itself uses the low ones). Sixty-four, because two
- * threads that work on different keys then meet in one case of sixty-four, and a whole-store command still takes few locks.
+ * Which table: the six highest bits of the key's hash (the table itself uses the low ones).
+ * Sixty-four, because two threads that work on different keys then meet in one case of sixty-four,
+ * and a whole-store command still takes few locks.
  *
  * Expiry: one function timer a table, armed for the first key that ends, under the table's lock:
- *   - `armed` is the time it is armed for. It is never later than the end of any key in the table, except while the
- *     timer's function is on its way, which looks at the table under the lock and arms anew.
+ *   - `armed` is the time it is armed for. It is never later than the end of any key in the table,
+ *     except while the timer's function is on its way, which looks at the table under the lock and
+ *     arms anew.
  *   - a call that gives a key an earlier end arms the timer for that, before it unlocks.
- *   - a key that goes, or gets a later end, leaves the timer as it is: it fires once for nothing, and is armed anew.
+ *   - a key that goes, or gets a later end, leaves the timer as it is: it fires once for nothing,
+ *     and is armed anew.
  */
 #include "db.h"
 #include "glob.h"
@@ -38,21 +41,15 @@ struct db {
 };
 
 /* Rounded down: something is over only once its time has wholly come. */
-static int64_t clock_us(void) {
-    return weft_now().ns / 1000;
-}
+static int64_t clock_us(void) { return weft_now().ns / 1000; }
 
-int64_t db_now(void) {
-    return weft_now().ns / 1000 + 1;
-}
+int64_t db_now(void) { return weft_now().ns / 1000 + 1; }
 
 static struct table_key locate(const struct db *db, struct bytes name) {
     return (struct table_key){name, hash_key(&db->secret, name)};
 }
 
-static unsigned shard_index(uint64_t hash) {
-    return (unsigned)(hash >> (64 - SHARD_BITS));
-}
+static unsigned shard_index(uint64_t hash) { return (unsigned)(hash >> (64 - SHARD_BITS)); }
 
 /* Lock and unlock. */
 
@@ -104,7 +101,8 @@ static void unlock_set(struct db *db, uint64_t set) {
         if (set >> i & 1) unlock_shard(&db->shards[i]);
 }
 
-static bool lock_many(struct db *db, struct many *m, const struct bytes *keys, size_t n, size_t step) {
+static bool lock_many(struct db *db, struct many *m, const struct bytes *keys, size_t n,
+                      size_t step) {
     m->set = 0;
     m->hashes = n <= FEW ? m->few : malloc(n * sizeof *m->hashes);
     if (m->hashes == NULL) return false;
@@ -258,7 +256,8 @@ int db_set_many(struct db *db, const struct bytes *pairs, size_t n) {
             result = DB_OK;
             for (size_t i = 0; i < n; i++) {
                 struct table_key k = {pairs[2 * i], m.hashes[i]};
-                if (!table_put(table_of(db, k.hash), k, &values[i], DUE_NEVER)) result = DB_NO_MEMORY;
+                if (!table_put(table_of(db, k.hash), k, &values[i], DUE_NEVER))
+                    result = DB_NO_MEMORY;
             }
             unlock_many(db, &m);
         }

@@ -1,6 +1,7 @@
 /*
- * due_heap.h: the keys of one table that will expire, the next one first: a heap with four children a node. A key that is
- * given another time, or none, is found at once, since each node knows its place; nothing stale stays behind.
+ * due_heap.h: the keys of one table that will expire, the next one first: a heap with four children
+ * a node. A key that is given another time, or none, is found at once, since each node knows its
+ * place; nothing stale stays behind.
  */
 #ifndef KV_DUE_HEAP_H
 #define KV_DUE_HEAP_H
@@ -10,8 +11,8 @@
 
 #define DUE_NEVER INT64_MAX
 
-struct due { /* in the object that is due */
-    int64_t at;  /* microseconds; DUE_NEVER when it is in no heap */
+struct due {    /* in the object that is due */
+    int64_t at; /* microseconds; DUE_NEVER when it is in no heap */
     size_t place;
 };
 

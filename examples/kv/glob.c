@@ -1,10 +1,10 @@
 /*
  * glob.c: matching with one way back.
  *
- * A star first matches nothing. When the rest does not fit, the last star takes one byte more and the rest is tried
- * again. Only the last star ever needs to: what stands before it has been matched as early as can be, so giving an
- * earlier star more could only leave less text for the rest. Hence no recursion, and time at most pattern times text,
- * which matters since a client chooses both.
+ * A star first matches nothing. When the rest does not fit, the last star takes one byte more and
+ * the rest is tried again. Only the last star ever needs to: what stands before it has been matched
+ * as early as can be, so giving an earlier star more could only leave less text for the rest. Hence
+ * no recursion, and time at most pattern times text, which matters since a client chooses both.
  */
 #include "glob.h"
 
@@ -78,9 +78,11 @@ static bool match(struct scan s) {
 }
 
 bool glob_match(struct bytes pattern, struct bytes text) {
-    return match((struct scan){pattern.at, pattern.at + pattern.n, text.at, text.at + text.n, false});
+    return match(
+        (struct scan){pattern.at, pattern.at + pattern.n, text.at, text.at + text.n, false});
 }
 
 bool glob_match_nocase(struct bytes pattern, struct bytes text) {
-    return match((struct scan){pattern.at, pattern.at + pattern.n, text.at, text.at + text.n, true});
+    return match(
+        (struct scan){pattern.at, pattern.at + pattern.n, text.at, text.at + text.n, true});
 }

@@ -5,9 +5,7 @@ struct state {
     uint64_t v0, v1, v2, v3;
 };
 
-static inline uint64_t rotate(uint64_t x, int bits) {
-    return (x << bits) | (x >> (64 - bits));
-}
+static inline uint64_t rotate(uint64_t x, int bits) { return (x << bits) | (x >> (64 - bits)); }
 
 static inline void mix(struct state *s, int rounds) {
     for (int i = 0; i < rounds; i++) {

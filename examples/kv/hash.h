@@ -9,8 +9,8 @@ struct hash_secret {
     uint64_t k0, k1;
 };
 
-/* SipHash with `rounds` compression rounds a word and `final` at the end. 1 and 3 serve a table; the published vectors
-   are those of 2 and 4. */
+/* SipHash with `rounds` compression rounds a word and `final` at the end. 1 and 3 serve a table;
+   the published vectors are those of 2 and 4. */
 uint64_t hash_siphash(const struct hash_secret *s, struct bytes key, int rounds, int final);
 
 static inline uint64_t hash_key(const struct hash_secret *s, struct bytes key) {

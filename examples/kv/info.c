@@ -7,7 +7,8 @@
 #include <unistd.h>
 
 static void server_section(struct server *s, FILE *f) {
-    /* Clients choose by this number what they may send: RESP2 and no HELLO is what Redis 5 speaks. */
+    /* Clients choose by this number what they may send: RESP2 and no HELLO is what Redis 5 speaks.
+       */
     fprintf(f, "redis_version:5.0.0\r\n");
     fprintf(f, "redis_mode:standalone\r\n");
     fprintf(f, "server_name:weft-kv\r\n");
@@ -17,7 +18,8 @@ static void server_section(struct server *s, FILE *f) {
     fprintf(f, "arch_bits:%zu\r\n", sizeof(void *) * 8);
     fprintf(f, "process_id:%ld\r\n", (long)getpid());
     fprintf(f, "tcp_port:%d\r\n", s->port);
-    fprintf(f, "uptime_in_seconds:%" PRId64 "\r\n", weft_time_sub(weft_now(), s->started) / WEFT_SECOND);
+    fprintf(f, "uptime_in_seconds:%" PRId64 "\r\n",
+            weft_time_sub(weft_now(), s->started) / WEFT_SECOND);
 }
 
 static void clients_section(struct server *s, FILE *f) {
@@ -53,8 +55,10 @@ static void weft_section(struct server *s, FILE *f) {
         fprintf(f, "migrations:%" PRIu64 "\r\n", w.migrations);
         fprintf(f, "timers_pending:%" PRIu64 "\r\n", w.timers_pending);
         fprintf(f, "timers_fired:%" PRIu64 "\r\n", w.timers_fired);
-        fprintf(f, "timer_late_p50_us:%.1f\r\n", (double)stats_percentile(&w.timer_late, 0.50) / 1000);
-        fprintf(f, "timer_late_p99_us:%.1f\r\n", (double)stats_percentile(&w.timer_late, 0.99) / 1000);
+        fprintf(f, "timer_late_p50_us:%.1f\r\n",
+                (double)stats_percentile(&w.timer_late, 0.50) / 1000);
+        fprintf(f, "timer_late_p99_us:%.1f\r\n",
+                (double)stats_percentile(&w.timer_late, 0.99) / 1000);
         fprintf(f, "timer_late_max_us:%.1f\r\n", (double)w.timer_late.max / 1000);
         fprintf(f, "stack_bytes_reserved:%" PRIu64 "\r\n", w.stack_bytes_reserved);
     }
@@ -66,7 +70,8 @@ static void keyspace_section(struct server *s, FILE *f) {
     struct db_counts db;
 
     db_counts(s->db, &db);
-    if (db.keys > 0) fprintf(f, "db0:keys=%zu,expires=%zu,avg_ttl=0\r\n", db.keys, db.keys_with_end);
+    if (db.keys > 0)
+        fprintf(f, "db0:keys=%zu,expires=%zu,avg_ttl=0\r\n", db.keys, db.keys_with_end);
 }
 
 static const struct section {
@@ -74,22 +79,23 @@ static const struct section {
     const char *title;
     void (*write)(struct server *s, FILE *f);
 } all_sections[] = {
-    {"server", "Server", server_section}, {"clients", "Clients", clients_section},
-    {"stats", "Stats", stats_section},    {"weft", "Weft", weft_section},
+    {"server", "Server", server_section},       {"clients", "Clients", clients_section},
+    {"stats", "Stats", stats_section},          {"weft", "Weft", weft_section},
     {"keyspace", "Keyspace", keyspace_section},
 };
 
 static bool wanted(const char *name, const struct bytes *sections, size_t n) {
     if (n == 0) return true;
     for (size_t i = 0; i < n; i++) {
-        if (bytes_is(sections[i], name) || bytes_is(sections[i], "all") || bytes_is(sections[i], "default") ||
-            bytes_is(sections[i], "everything"))
+        if (bytes_is(sections[i], name) || bytes_is(sections[i], "all") ||
+            bytes_is(sections[i], "default") || bytes_is(sections[i], "everything"))
             return true;
     }
     return false;
 }
 
-int info_text(struct server *s, const struct bytes *sections, size_t n, char **text, size_t *bytes) {
+int info_text(struct server *s, const struct bytes *sections, size_t n, char **text,
+              size_t *bytes) {
     FILE *f = open_memstream(text, bytes);
     bool first = true;
 

@@ -6,6 +6,7 @@
 
 struct server;
 
-/* The named sections, or all when none is named; unknown names are nothing. The caller frees *text; -ENOMEM if there is none. */
+/* The named sections, or all when none is named; unknown names are nothing. The caller frees *text;
+   -ENOMEM if there is none. */
 int info_text(struct server *s, const struct bytes *sections, size_t n, char **text, size_t *bytes);
 #endif

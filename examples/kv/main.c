@@ -1,9 +1,10 @@
 /*
  * main.c: the process around the server.
  *
- * Signals: SIGINT and SIGTERM are blocked before weft starts, so every thread of the process is born with them blocked,
- * and a plain thread of ours waits for them. It talks to the runtime by setting an event, which any thread may do at any
- * time. A second signal means that somebody is out of patience.
+ * Signals: SIGINT and SIGTERM are blocked before weft starts, so every thread of the process is
+ * born with them blocked, and a plain thread of ours waits for them. It talks to the runtime by
+ * setting an event, which any thread may do at any time. A second signal means that somebody is out
+ * of patience.
  */
 #include "server.h"
 #include <pthread.h>
@@ -15,7 +16,8 @@
 struct signals {
     sigset_t set;
     struct server *server;
-    atomic_bool over; /* the server has ended by itself: the next signal is main's, to end the thread */
+    atomic_bool
+        over; /* the server has ended by itself: the next signal is main's, to end the thread */
     pthread_t thread;
 };
 
@@ -81,9 +83,12 @@ int main(int argc, char **argv) {
     static struct signals signals;
 
     switch (options_read(&app.options, argc, argv)) {
-    case OPTIONS_RUN: break;
-    case OPTIONS_DONE: return 0;
-    case OPTIONS_WRONG: return 2;
+    case OPTIONS_RUN:
+        break;
+    case OPTIONS_DONE:
+        return 0;
+    case OPTIONS_WRONG:
+        return 2;
     }
     int err = signals_start(&signals, &app.server);
     if (err != 0) {

@@ -12,13 +12,16 @@ static const char usage[] =
     "  --addr ADDRESS         listen on this IPv4 or IPv6 address (default 127.0.0.1)\n"
     "  --port PORT            and this port; 0 takes any free one (default 6379)\n"
     "  --procs N              run on so many cores (default: all that the process may use)\n"
-    "  --idle-timeout SECONDS close a connection that has asked nothing for so long (default 300, 0: never)\n"
+    "  --idle-timeout SECONDS close a connection that has asked nothing for so long (default 300, "
+    "0: never)\n"
     "  --help                 this text\n"
     "\n"
-    "The first line of output says where it listens. SIGINT, SIGTERM and SHUTDOWN stop it: what has\n"
+    "The first line of output says where it listens. SIGINT, SIGTERM and SHUTDOWN stop it: what "
+    "has\n"
     "arrived is answered, then it ends. A second signal ends it at once.\n";
 
-static bool take_number(const char *name, const char *text, int64_t low, int64_t high, int64_t *out) {
+static bool take_number(const char *name, const char *text, int64_t low, int64_t high,
+                        int64_t *out) {
     if (number_parse(bytes_of(text), out) && *out >= low && *out <= high) return true;
     fprintf(stderr, "kv: --%s wants a number from %lld to %lld, not \"%s\"\n", name, (long long)low,
             (long long)high, text);
@@ -29,7 +32,9 @@ static bool take_option(struct options *o, int option, const char *text) {
     int64_t v;
 
     switch (option) {
-    case 'a': o->addr = text; return true;
+    case 'a':
+        o->addr = text;
+        return true;
     case 'p':
         if (!take_number("port", text, 0, 65535, &v)) return false;
         o->port = (int)v;
@@ -42,15 +47,16 @@ static bool take_option(struct options *o, int option, const char *text) {
         if (!take_number("idle-timeout", text, 0, 1000000000, &v)) return false;
         o->idle_timeout = v * WEFT_SECOND;
         return true;
-    default: return false; /* getopt has said why */
+    default:
+        return false; /* getopt has said why */
     }
 }
 
 enum options_result options_read(struct options *o, int argc, char **argv) {
     static const struct option names[] = {
-        {"addr", required_argument, NULL, 'a'},         {"port", required_argument, NULL, 'p'},
-        {"procs", required_argument, NULL, 'n'},        {"idle-timeout", required_argument, NULL, 'i'},
-        {"help", no_argument, NULL, 'h'},               {NULL, 0, NULL, 0},
+        {"addr", required_argument, NULL, 'a'},  {"port", required_argument, NULL, 'p'},
+        {"procs", required_argument, NULL, 'n'}, {"idle-timeout", required_argument, NULL, 'i'},
+        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
     };
     int option;
 

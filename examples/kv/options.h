@@ -5,9 +5,9 @@
 
 struct options {
     const char *addr;
-    int port;                    /* 0: any free one */
-    int procs;                   /* 0: weft's own choice */
-    weft_duration idle_timeout;  /* 0: none */
+    int port;                   /* 0: any free one */
+    int procs;                  /* 0: weft's own choice */
+    weft_duration idle_timeout; /* 0: none */
 };
 
 enum options_result { OPTIONS_RUN, OPTIONS_DONE, OPTIONS_WRONG };

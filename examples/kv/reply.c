@@ -103,10 +103,6 @@ void reply_bulk(struct reply *r, struct bytes b) {
     put(r, "\r\n", 2);
 }
 
-void reply_null(struct reply *r) {
-    put(r, "$-1\r\n", 5);
-}
+void reply_null(struct reply *r) { put(r, "$-1\r\n", 5); }
 
-void reply_array(struct reply *r, size_t n) {
-    put_header(r, '*', n, false);
-}
+void reply_array(struct reply *r, size_t n) { put_header(r, '*', n, false); }

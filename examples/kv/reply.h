@@ -1,7 +1,8 @@
 /*
- * reply.h: answers into bytes. Answers gather in a buffer and leave by a function that the connection gives, all together
- * when it says so (reply_flush), or earlier when the buffer has reached its bound: however much a client asks for at
- * once, and however slowly it reads, it costs no more memory than that. Large strings are not copied into the buffer.
+ * reply.h: answers into bytes. Answers gather in a buffer and leave by a function that the
+ * connection gives, all together when it says so (reply_flush), or earlier when the buffer has
+ * reached its bound: however much a client asks for at once, and however slowly it reads, it costs
+ * no more memory than that. Large strings are not copied into the buffer.
  *
  * After a failed write everything is dropped; `failed` says so.
  */
@@ -10,7 +11,8 @@
 #include "bytes.h"
 #include <stdint.h>
 
-#define REPLY_FIRST 1024        /* a buffer begins with this, and goes back to it when the connection is idle */
+#define REPLY_FIRST                                                                                \
+    1024 /* a buffer begins with this, and goes back to it when the connection is idle */
 #define REPLY_BOUND (64 * 1024) /* and does not grow past this */
 
 /* All of it: 0, or a negative error. */

@@ -1,4 +1,4 @@
-/* resp.c: the request side of RESP2, and inline requests. Wording of the errors: what Redis says. */
+/* resp.c: the request side of RESP2, and inline requests. Errors are worded as Redis does. */
 #include "resp.h"
 #include "number.h"
 #include <stdio.h>
@@ -51,9 +51,10 @@ static bool add_arg(struct resp_parser *p, size_t at, size_t n) {
     return true;
 }
 
-/* Finds the end of the line that begins at pos. `line` is without its newline; p->pos is moved behind it. */
-static enum resp_result take_line(struct resp_parser *p, const char *data, size_t n, const char *too_long,
-                                  struct bytes *line) {
+/* Finds the end of the line that begins at pos. `line` is without its newline; p->pos is moved
+   behind it. */
+static enum resp_result take_line(struct resp_parser *p, const char *data, size_t n,
+                                  const char *too_long, struct bytes *line) {
     if (p->scanned < p->pos) p->scanned = p->pos;
     const char *newline = n > p->scanned ? memchr(data + p->scanned, '\n', n - p->scanned) : NULL;
     size_t end = newline != NULL ? (size_t)(newline - data) : n;
@@ -80,7 +81,8 @@ static enum resp_result parse_count(struct resp_parser *p, const char *data, siz
     enum resp_result r = take_line(p, data, n, "too big mbulk count string", &line);
 
     if (r != RESP_REQUEST) return r;
-    if (!header_number(line, &count) || count > RESP_MAX_COUNT) return fail(p, "invalid multibulk length");
+    if (!header_number(line, &count) || count > RESP_MAX_COUNT)
+        return fail(p, "invalid multibulk length");
     if (count <= 0) return finish(p, data);
     p->missing = (size_t)count;
     p->state = RESP_BULK_LINE;
@@ -120,14 +122,13 @@ static enum resp_result parse_bulk(struct resp_parser *p, const char *data, size
     return RESP_MORE;
 }
 
-/* One word of an inline request is read at `from` and written at `to`, never behind it: unquoting only shortens. */
+/* One word of an inline request is read at `from` and written at `to`, never behind it: unquoting
+   only shortens. */
 struct word {
     char *from, *to, *end;
 };
 
-static bool is_blank(char c) {
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
+static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 static int hex_digit(char c) {
     if (c >= '0' && c <= '9') return c - '0';
@@ -141,7 +142,8 @@ static void take_escape(struct word *w) {
     static const char bytes[] = "\n\r\t\b\a";
     char c = *w->from++;
 
-    if (c == 'x' && w->end - w->from >= 2 && hex_digit(w->from[0]) >= 0 && hex_digit(w->from[1]) >= 0) {
+    if (c == 'x' && w->end - w->from >= 2 && hex_digit(w->from[0]) >= 0 &&
+        hex_digit(w->from[1]) >= 0) {
         *w->to++ = (char)(hex_digit(w->from[0]) * 16 + hex_digit(w->from[1]));
         w->from += 2;
         return;
@@ -150,7 +152,8 @@ static void take_escape(struct word *w) {
     *w->to++ = name != NULL ? bytes[name - names] : c;
 }
 
-/* w->from stands behind the opening quote. False if it is never closed, or closed in the middle of a word. */
+/* w->from stands behind the opening quote. False if it is never closed, or closed in the middle of
+   a word. */
 static bool take_quoted(struct word *w, char quote) {
     while (w->from < w->end) {
         char c = *w->from++;
@@ -191,11 +194,13 @@ static enum resp_result parse_inline(struct resp_parser *p, char *data, size_t n
         if (w.from == w.end) return finish(p, data);
         char *word = w.to = w.from;
         if (!take_word(&w)) return fail(p, "unbalanced quotes in request");
-        if (!add_arg(p, (size_t)(word - data), (size_t)(w.to - word))) return fail(p, "out of memory");
+        if (!add_arg(p, (size_t)(word - data), (size_t)(w.to - word)))
+            return fail(p, "out of memory");
     }
 }
 
-/* A parsing function answers RESP_MORE both when it needs more and when it has gone on to the next state. */
+/* A parsing function answers RESP_MORE both when it needs more and when it has gone on to the next
+   state. */
 enum resp_result resp_parse(struct resp_parser *p, char *data, size_t n) {
     for (;;) {
         enum resp_state before = p->state;
@@ -207,10 +212,18 @@ enum resp_result resp_parse(struct resp_parser *p, char *data, size_t n) {
             p->state = data[0] == '*' ? RESP_COUNT : RESP_INLINE;
             p->pos = data[0] == '*' ? 1 : 0;
             break;
-        case RESP_INLINE: r = parse_inline(p, data, n); break;
-        case RESP_COUNT: r = parse_count(p, data, n); break;
-        case RESP_BULK_LINE: r = parse_bulk_line(p, data, n); break;
-        case RESP_BULK: r = parse_bulk(p, data, n); break;
+        case RESP_INLINE:
+            r = parse_inline(p, data, n);
+            break;
+        case RESP_COUNT:
+            r = parse_count(p, data, n);
+            break;
+        case RESP_BULK_LINE:
+            r = parse_bulk_line(p, data, n);
+            break;
+        case RESP_BULK:
+            r = parse_bulk(p, data, n);
+            break;
         }
         if (r != RESP_MORE) return r;
         if (p->state == before) return RESP_MORE;

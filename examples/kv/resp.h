@@ -1,19 +1,19 @@
 /*
- * resp.h: requests out of bytes. No input or output here: the caller has a buffer that begins with the first byte of the
- * request, and asks again when it holds more.
+ * resp.h: requests out of bytes. No input or output here: the caller has a buffer that begins with
+ * the first byte of the request, and asks again when it holds more.
  *
- * What was looked at once is not looked at again, however small the pieces are that a request comes in. Places are kept
- * as offsets, so the buffer may move between two calls. Nothing is allocated for what a header announces, only for what
- * has arrived.
+ * What was looked at once is not looked at again, however small the pieces are that a request comes
+ * in. Places are kept as offsets, so the buffer may move between two calls. Nothing is allocated
+ * for what a header announces, only for what has arrived.
  */
 #ifndef KV_RESP_H
 #define KV_RESP_H
 #include "bytes.h"
 #include <stdint.h>
 
-#define RESP_MAX_LINE (64 * 1024)                   /* an inline request, or the line of a header */
-#define RESP_MAX_BULK (INT64_C(512) * 1024 * 1024)  /* one argument */
-#define RESP_MAX_COUNT (1024 * 1024)                /* arguments of a request */
+#define RESP_MAX_LINE (64 * 1024)                  /* an inline request, or the line of a header */
+#define RESP_MAX_BULK (INT64_C(512) * 1024 * 1024) /* one argument */
+#define RESP_MAX_COUNT (1024 * 1024)               /* arguments of a request */
 #define RESP_MAX_REQUEST ((size_t)1024 * 1024 * 1024) /* all of a request */
 
 enum resp_result {
@@ -32,8 +32,9 @@ struct resp_parser {
     size_t bulk;    /* bytes of the argument that is being read */
 
     size_t argc;
-    size_t room;           /* of args */
-    struct bytes *args;    /* first[] or from malloc. Points into the buffer once the request is whole */
+    size_t room; /* of args */
+    struct bytes
+        *args; /* first[] or from malloc. Points into the buffer once the request is whole */
     struct bytes first[8]; /* enough for most requests */
     size_t used;           /* bytes of the request, once it is whole */
     char error[80];
@@ -42,15 +43,14 @@ struct resp_parser {
 void resp_init(struct resp_parser *p);
 void resp_free(struct resp_parser *p);
 
-/* `data` holds the `n` bytes from the request's first on. An inline request is unquoted in place. A request with no
-   argument (an empty line, a count of 0) is one too: it is skipped and not answered. */
+/* `data` holds the `n` bytes from the request's first on. An inline request is unquoted in place. A
+   request with no argument (an empty line, a count of 0) is one too: it is skipped and not
+   answered. */
 enum resp_result resp_parse(struct resp_parser *p, char *data, size_t n);
 
 /* After RESP_REQUEST: what follows is the next one. */
 void resp_next(struct resp_parser *p);
 
 /* Whether some of a request has been seen. */
-static inline bool resp_begun(const struct resp_parser *p) {
-    return p->state != RESP_START;
-}
+static inline bool resp_begun(const struct resp_parser *p) { return p->state != RESP_START; }
 #endif

@@ -46,13 +46,14 @@ static int accept_all(void *arg) {
             return 0;
         } else {
             fprintf(stderr, "kv: accept: %s\n", weft_strerror(err));
-            weft_sleep(100 * WEFT_MILLISECOND); /* it has ridden out what passes; do not fill the log */
+            weft_sleep(100 *
+                       WEFT_MILLISECOND); /* it has ridden out what passes; do not fill the log */
         }
     }
 }
 
-/* `stopping` first, then the deadlines: a connection sets its own deadline and looks at `stopping` afterwards, so one of the
-   two sees the other. */
+/* `stopping` first, then the deadlines: a connection sets its own deadline and looks at `stopping`
+   afterwards, so one of the two sees the other. */
 static void drain(struct server *s, weft_waitgroup *acceptor) {
     weft_time end = weft_in(SERVER_DRAIN);
 

@@ -33,7 +33,8 @@ struct stats_sum stats_total(struct stats *s) {
 uint64_t stats_percentile(const weft_hist *h, double share) {
     uint64_t count = 0;
 
-    for (size_t i = 0; i < WEFT_COUNT(h->bucket); i++) count += h->bucket[i]; /* h->count may be a little ahead */
+    for (size_t i = 0; i < WEFT_COUNT(h->bucket); i++)
+        count += h->bucket[i]; /* h->count may be a little ahead */
     double rank = share * (double)count;
     double below = 0;
     for (size_t i = 0; i < WEFT_COUNT(h->bucket); i++) {

@@ -1,6 +1,7 @@
 /*
- * stats.h: what INFO counts. What every request touches is kept per P, a cache line apart, so that counting shares
- * nothing between cores; the rest is rare and plain atomic. All relaxed: figures, no decisions.
+ * stats.h: what INFO counts. What every request touches is kept per P, a cache line apart, so that
+ * counting shares nothing between cores; the rest is rare and plain atomic. All relaxed: figures,
+ * no decisions.
  */
 #ifndef KV_STATS_H
 #define KV_STATS_H
@@ -42,7 +43,7 @@ struct stats_sum {
 };
 struct stats_sum stats_total(struct stats *s);
 
-/* The value that the part `share` (0..1) of all lies at or below, in ns: exact to its bucket, and within it as if the
-   bucket were evenly filled. 0 if there is none. */
+/* The value that the part `share` (0..1) of all lies at or below, in ns: exact to its bucket, and
+   within it as if the bucket were evenly filled. 0 if there is none. */
 uint64_t stats_percentile(const weft_hist *h, double share);
 #endif

@@ -4,13 +4,9 @@
 #include "table.h"
 #include <stdlib.h>
 
-void table_init(struct table *t, int64_t (*clock)(void)) {
-    *t = (struct table){.clock = clock};
-}
+void table_init(struct table *t, int64_t (*clock)(void)) { *t = (struct table){.clock = clock}; }
 
-size_t table_count(const struct table *t) {
-    return HASH_CNT(hh, t->entries);
-}
+size_t table_count(const struct table *t) { return HASH_CNT(hh, t->entries); }
 
 static void discard(struct table *t, struct entry *e) {
     e->hh.next = t->garbage;

@@ -1,8 +1,10 @@
 /*
- * table.h: keys, their values and the times at which they end: one part of the store, without a lock or a timer of its own.
+ * table.h: keys, their values and the times at which they end: one part of the store, without a
+ * lock or a timer of its own.
  *
  * - A key whose time has come is not there, whether or not somebody has cleared it away yet.
- * - Nothing is freed here: what goes is chained up in `garbage`, so that the caller can drop his lock first.
+ * - Nothing is freed here: what goes is chained up in `garbage`, so that the caller can drop his
+ *   lock first.
  */
 #ifndef KV_TABLE_H
 #define KV_TABLE_H
@@ -35,10 +37,11 @@ void table_init(struct table *t, int64_t (*clock)(void));
 size_t table_count(const struct table *t);
 
 struct entry *table_find(struct table *t, struct table_key k); /* NULL: not there */
-struct entry *table_read(struct table *t, struct table_key k); /* the same, and counts a hit or a miss */
+/* The same, and counts a hit or a miss */
+struct entry *table_read(struct table *t, struct table_key k);
 
-/* *v becomes the value of k, to end at `at` (DUE_NEVER: not); *v is then what was there before, or NULL. False: no memory,
-   nothing changed. */
+/* *v becomes the value of k, to end at `at` (DUE_NEVER: not); *v is then what was there before, or
+   NULL. False: no memory, nothing changed. */
 bool table_put(struct table *t, struct table_key k, struct value **v, int64_t at);
 bool table_set_due(struct table *t, struct entry *e, int64_t at);
 void table_remove(struct table *t, struct entry *e);

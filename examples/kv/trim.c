@@ -19,7 +19,8 @@ static void give_back(void) {
 #ifdef KV_JEMALLOC
     char name[32];
     snprintf(name, sizeof name, "arena.%u.purge", (unsigned)MALLCTL_ARENAS_ALL);
-    mallctl("thread.tcache.flush", NULL, NULL, NULL, 0); /* of this thread: the one that has freed the most, as likely as not */
+    mallctl("thread.tcache.flush", NULL, NULL, NULL,
+            0); /* of this thread: the one that has freed the most, as likely as not */
     mallctl(name, NULL, NULL, NULL, 0);
 #elif defined(__GLIBC__)
     malloc_trim(0);

@@ -14,19 +14,22 @@ struct value *value_new(struct bytes content, size_t room) {
 }
 
 struct value *value_ref(struct value *v) {
-    /* relaxed: the caller holds the lock under which the table's own reference stands, so v cannot go meanwhile */
+    /* relaxed: the caller holds the lock under which the table's own reference stands, so v cannot
+       go meanwhile */
     atomic_fetch_add_explicit(&v->refs, 1, memory_order_relaxed);
     return v;
 }
 
 void value_unref(struct value *v) {
     if (v == NULL) return;
-    /* release: what we read came before; pairs with the acquire of whoever comes last (here) or changes it (append) */
+    /* release: what we read came before; pairs with the acquire of whoever comes last (here) or
+       changes it (append) */
     if (atomic_fetch_sub_explicit(&v->refs, 1, memory_order_acq_rel) == 1) free(v);
 }
 
 static bool is_alone(const struct value *v) {
-    return atomic_load_explicit(&v->refs, memory_order_acquire) == 1; /* pairs with the release in unref */
+    return atomic_load_explicit(&v->refs, memory_order_acquire) ==
+           1; /* pairs with the release in unref */
 }
 
 bool value_overwrite(struct value *v, struct bytes content) {

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """Talks to a running kv over plain sockets and looks at it from outside.
 
-usage: black_box.py KV [--no-memory] [--redis PATH] [NAME...]
+usage: black_box.py KV [--no-memory] [NAME...]
 
-KV is the server's program. Each test starts servers of its own on free ports of the loopback. With names only those tests
-run. --no-memory leaves out what a sanitizer's allocator cannot show. The table of commands and answers is also put to a real
-redis-server, if there is one, to see that it says what Redis says; without one that is skipped and counted.
-Last line: N passed, N failed[, N skipped].
+KV is the server's program. Each test starts servers of its own on free ports of the loopback. With
+names only those tests run. --no-memory leaves out what a sanitizer's allocator cannot show.
+
+The table of commands and answers is also put to a real redis-server, if there is one, to see that it
+says what Redis says; without one that is skipped and counted.
+
+Environment and output are those of all tests: WEFT_TEST_SLACK stretches what needs real time,
+WEFT_TEST_TIMED=1 makes the clock parts count; the last line is N passed, N failed[, N skipped].
 """
 
 import os
@@ -22,25 +26,33 @@ import tempfile
 import threading
 import time
 
-PATIENCE = 30  # seconds until something that must come is given up
+SLACK = float(os.environ.get("WEFT_TEST_SLACK", "1"))
+TIMED = os.environ.get("WEFT_TEST_TIMED") == "1"
+PATIENCE = 30 * SLACK  # seconds until something that must come is given up
 
-passed = failed = skipped = 0
+
+class Skip(Exception):
+    """What a test needs is not there."""
+
+
+class Faults:
+    """What went wrong in the test that is running."""
+
+    def __init__(self, name):
+        self.name, self.lines, self.clock_missed = name, [], False
 
 
 def check(good, what):
-    global passed, failed
-    if good:
-        passed += 1
-    else:
-        failed += 1
-        print("not so:", what, flush=True)
+    if not good:
+        print(f"  {faults.name}: not so: {what}", flush=True)
+        faults.lines.append(what)
     return good
 
 
-def skip(why):
-    global skipped
-    skipped += 1
-    print("skipped:", why, flush=True)
+def clock(kept, what):
+    """What depends on how fast the machine is: always printed, and counted in timed mode only."""
+    print(f"clock: {'ok' if kept else 'missed'} {faults.name}: {what}", flush=True)
+    faults.clock_missed |= not kept
 
 
 class Server:
@@ -48,10 +60,11 @@ class Server:
 
     def __init__(self, *args):
         self.args = args
-        self.expect_stop = True
 
     def __enter__(self):
-        self.process = subprocess.Popen([KV, "--port", "0", *self.args], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [KV, "--port", "0", *self.args], stdout=subprocess.PIPE, text=True
+        )
         line = self.process.stdout.readline()
         self.port = int(line.split(",")[0].rsplit(":", 1)[1])
         self.pid = self.process.pid
@@ -352,18 +365,31 @@ CASES = [
     (("INFO", "nosuchsection"), b""),
     # what there is not
     (("FROB",), Error("ERR unknown command 'FROB', with args beginning with: ")),
-    (("FROB", "a", "b c"), Error("ERR unknown command 'FROB', with args beginning with: 'a' 'b c' ")),
-    (("FROB\r\nX", "a\nb"), Error("ERR unknown command 'FROB  X', with args beginning with: 'a b' ")),
+    (
+        ("FROB", "a", "b c"),
+        Error("ERR unknown command 'FROB', with args beginning with: 'a' 'b c' "),
+    ),
+    (
+        ("FROB\r\nX", "a\nb"),
+        Error("ERR unknown command 'FROB  X', with args beginning with: 'a b' "),
+    ),
     (
         ("F" * 200, "a" * 100, "b" * 100, "c"),
         Error(
-            "ERR unknown command '" + "F" * 128 + "', with args beginning with: '" + "a" * 100 + "' '" + "b" * 25 + "' "
+            "ERR unknown command '"
+            + "F" * 128
+            + "', with args beginning with: '"
+            + "a" * 100
+            + "' '"
+            + "b" * 25
+            + "' "
         ),
     ),
     (("SHUTDOWN", "now please"), SYNTAX),
 ]
 
-# Where kv differs from Redis 7 on purpose: it speaks RESP2 as Redis 5 did, and tells clients nothing of its commands.
+# Where kv differs from Redis 7 on purpose: it speaks RESP2 as Redis 5 did, and tells clients nothing
+# of its commands.
 OWN_CASES = [
     (("HELLO",), Error("ERR unknown command 'HELLO', with args beginning with: ")),
     (("HELLO", 3), Error("ERR unknown command 'HELLO', with args beginning with: '3' ")),
@@ -373,7 +399,10 @@ OWN_CASES = [
     (("COMMAND", "DOCS", "get"), []),
     (("CLIENT", "SETINFO", "lib-name", "x"), OK),
     (("CLIENT", "SETINFO", "LIB-VER", "1.0"), OK),
-    (("CLIENT", "SETINFO", "lib-name", "a b"), Error("ERR lib-name cannot contain spaces, newlines or special characters.")),
+    (
+        ("CLIENT", "SETINFO", "lib-name", "a b"),
+        Error("ERR lib-name cannot contain spaces, newlines or special characters."),
+    ),
     (("CLIENT", "SETINFO", "lib-x", "x"), Error("ERR Unrecognized option 'lib-x'")),
     (("CLIENT", "SETINFO", "lib-name"), arity("client|setinfo")),
     (("CONFIG", "GET", "*"), [b"save", b"", b"appendonly", b"no"]),
@@ -384,9 +413,22 @@ OWN_CASES = [
     (("SET", "k", "v", "KEEPTTL"), SYNTAX),
     (("EXPIRE", "k", 1, "NX"), arity("expire")),
     (("INFO", "server"), lambda a: b"redis_version:5." in a and b"weft_version:" in a),
-    (("INFO", "weft"), lambda a: all(w in a for w in (b"green_threads:", b"steals:", b"timer_late_p99_us:", b"requests_p0:"))),
-    (("INFO",), lambda a: all(w in a for w in (b"# Server", b"# Clients", b"# Stats", b"# Weft", b"# Keyspace"))),
-    (("INFO", "STATS", "weft"), lambda a: a.startswith(b"# Stats") and b"# Weft" in a and b"# Server" not in a),
+    (
+        ("INFO", "weft"),
+        lambda a: all(
+            w in a for w in (b"green_threads:", b"steals:", b"timer_late_p99_us:", b"requests_p0:")
+        ),
+    ),
+    (
+        ("INFO",),
+        lambda a: all(
+            w in a for w in (b"# Server", b"# Clients", b"# Stats", b"# Weft", b"# Keyspace")
+        ),
+    ),
+    (
+        ("INFO", "STATS", "weft"),
+        lambda a: a.startswith(b"# Stats") and b"# Weft" in a and b"# Server" not in a,
+    ),
 ]
 
 PROTOCOL_ERRORS = [
@@ -422,7 +464,10 @@ def put_protocol_errors(port, errors, who):
         with Client(port) as c:
             c.send(encode("PING") + data)
             got = [c.answer(), c.answer()]
-            check(got == ["PONG", Error("ERR Protocol error: " + why)], f"{who}: {data[:40]!r}: {why}, but it was {got[1]!r}")
+            check(
+                got == ["PONG", Error("ERR Protocol error: " + why)],
+                f"{who}: {data[:40]!r}: {why}, but it was {got[1]!r}",
+            )
             check(c.ended(), f"{who}: {data[:40]!r}: the connection is closed")
 
 
@@ -437,10 +482,9 @@ def test_commands():
 
 def test_redis_says_so():
     """The same table, put to the real one."""
-    path = REDIS or shutil.which("redis-server")
+    path = shutil.which("redis-server")
     if path is None:
-        skip("no redis-server to compare the table of answers with")
-        return
+        raise Skip("there is no redis-server to put the table of answers to")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -450,10 +494,11 @@ def test_redis_says_so():
         try:
             check(within(PATIENCE, lambda: can_connect(port)), "redis-server starts")
             with Client(port) as c:
-                version = c.ask("INFO", "server").decode().split("redis_version:")[1].split("\r\n")[0]
+                version = (
+                    c.ask("INFO", "server").decode().split("redis_version:")[1].split("\r\n")[0]
+                )
                 if not version.startswith("7."):
-                    skip(f"the table has the words of Redis 7, and this is {version}")
-                    return
+                    raise Skip(f"the table has the words of Redis 7, and this is {version}")
                 put_cases(c, CASES, "redis " + version)
             put_protocol_errors(port, PROTOCOL_ERRORS, "redis " + version)
         finally:
@@ -477,20 +522,26 @@ def test_protocol_errors():
         count = int(s.info()["protocol_errors"])
         check(count == len(errors), f"each is counted once ({count})")
         with s.client() as c:
-            # the client is still sending when the error is found: our words must reach it all the same
+            # the client is still sending when the error is found: the words must reach it
             try:
                 c.send(b"*1\r\n$x\r\n" + b"z" * 500000)
             except OSError:
                 pass
-            check(c.answer() == Error("ERR Protocol error: invalid bulk length"), "the error arrives over unread input")
+            check(
+                c.answer() == Error("ERR Protocol error: invalid bulk length"),
+                "the error arrives over unread input",
+            )
 
 
 def test_inline():
     with Server() as s, s.client() as c:
         c.send(b"PING\r\n")
         check(c.answer() == "PONG", "inline PING")
-        c.send(b"\r\n\n  \r\nset  key \"two words\\n\"\nget key\r\n")
-        check([c.answer(), c.answer()] == [OK, b"two words\n"], "inline with quotes, blank lines skipped")
+        c.send(b'\r\n\n  \r\nset  key "two words\\n"\nget key\r\n')
+        check(
+            [c.answer(), c.answer()] == [OK, b"two words\n"],
+            "inline with quotes, blank lines skipped",
+        )
         c.send(b"*0\r\n*-1\r\nECHO 'single \\' quoted'\r\n")
         check(c.answer() == b"single ' quoted", "empty requests skipped; single quotes")
 
@@ -503,11 +554,19 @@ def test_pieces():
                 c.send(bytes([byte]))
             check([c.answer(), c.answer()] == [OK, b"a\r\nb"], "byte by byte")
         before = s.descriptors()
-        for half in (b"*", b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100\r\nab", b"GET sl", encode("GET", "slow")[:-1]):
+        for half in (
+            b"*",
+            b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100\r\nab",
+            b"GET sl",
+            encode("GET", "slow")[:-1],
+        ):
             c = s.client()
             c.send(half)
             c.close()
-        check(within(PATIENCE, lambda: s.descriptors() == before), "half a command, then close: gone without a trace")
+        check(
+            within(PATIENCE, lambda: s.descriptors() == before),
+            "half a command, then close: gone without a trace",
+        )
         with s.client() as c:
             c.send(encode("PING") + b"*2\r\n$4\r\nECHO")
             check(c.answer() == "PONG", "what is whole is answered though more is on its way")
@@ -516,7 +575,10 @@ def test_pieces():
         with s.client() as c:
             c.send(encode("SET", "last", 1) + encode("GET", "last"))
             c.socket.shutdown(socket.SHUT_WR)
-            check([c.answer(), c.answer()] == [OK, b"1"] and c.ended(), "whole commands and the end: answered, then closed")
+            check(
+                [c.answer(), c.answer()] == [OK, b"1"] and c.ended(),
+                "whole commands and the end: answered, then closed",
+            )
         check(s.info()["protocol_errors"] == "0", "none of that is a protocol error")
 
 
@@ -552,19 +614,33 @@ def test_large_values():
         check(c.ask("STRLEN", "large") == len(value), "its length")
         check(c.ask("APPEND", "large", b"tail") == len(value) + 4, "and a little more")
         c.send(encode("GET", "large") + encode("PING") + encode("MGET", "large", "none", "large"))
-        check(c.answer() == value + b"tail" and c.answer() == "PONG", "large and small in one pipeline")
+        check(
+            c.answer() == value + b"tail" and c.answer() == "PONG",
+            "large and small in one pipeline",
+        )
         check(c.answer() == [value + b"tail", None, value + b"tail"], "MGET of it")
         key = os.urandom(10000)
-        check(c.ask("SET", key, "at a long key") == OK and c.ask("GET", key) == b"at a long key", "a key of 10,000 bytes")
-        check(c.ask("KEYS", b"*") == [key, b"large"] or c.ask("KEYS", b"*") == [b"large", key], "KEYS shows it whole")
+        check(
+            c.ask("SET", key, "at a long key") == OK and c.ask("GET", key) == b"at a long key",
+            "a key of 10,000 bytes",
+        )
+        check(
+            c.ask("KEYS", b"*") == [key, b"large"] or c.ask("KEYS", b"*") == [b"large", key],
+            "KEYS shows it whole",
+        )
         check(c.ask("DEL", key, "large") == 2, "DEL")
         every = bytes(range(256))
-        check(c.ask("SET", every, every * 3) == OK and c.ask("GET", every) == every * 3, "every byte there is")
+        check(
+            c.ask("SET", every, every * 3) == OK and c.ask("GET", every) == every * 3,
+            "every byte there is",
+        )
         args = [x for i in range(20000) for x in (f"k{i}", i)]
         check(c.ask("MSET", *args) == OK, "40,000 arguments")
         got = c.ask("MGET", *args[::2])
         check(got == [str(i).encode() for i in range(20000)], "and back")
-        check(c.ask("EXISTS", *args[::2]) == 20000 and c.ask("DEL", *args[::2]) == 20000, "and away")
+        check(
+            c.ask("EXISTS", *args[::2]) == 20000 and c.ask("DEL", *args[::2]) == 20000, "and away"
+        )
 
 
 def test_pipeline():
@@ -574,7 +650,10 @@ def test_pipeline():
         check([c.answer() for _ in range(10000)] == list(range(1, 10001)), "10,000 INCR in order")
         c.send(b"".join(encode("SET", f"k{i}", i) + encode("GET", f"k{i}") for i in range(5000)))
         got = [c.answer() for _ in range(10000)]
-        check(got == [x for i in range(5000) for x in (OK, str(i).encode())], "10,000 SET and GET in order")
+        check(
+            got == [x for i in range(5000) for x in (OK, str(i).encode())],
+            "10,000 SET and GET in order",
+        )
         c.send(encode("QUIT") + encode("SET", "after", 1))
         check(c.answer() == OK and c.ended(), "QUIT ends it")
         with s.client() as d:
@@ -582,7 +661,7 @@ def test_pipeline():
 
 
 def test_one_write():
-    """The answers of one read leave with one write: seen as one segment, since the reader waits for it."""
+    """The answers of one read leave with one write: one segment, since the reader waits."""
     with Server() as s:
         with s.client() as c:
             c.ask("SET", "k", "v")
@@ -591,7 +670,7 @@ def test_one_write():
                 c.send(encode("GET", "k") * 20)
                 select.select([c.socket], [], [], PATIENCE)
                 whole += len(c.socket.recv(1 << 16)) == 20 * len(b"$1\r\nv\r\n")
-            check(whole >= 45, f"{whole} of 50 pipelines of 20 were answered in one piece")
+            check(whole == 50, f"{whole} of 50 pipelines of 20 were answered in one piece")
 
 
 def test_expiry():
@@ -618,12 +697,14 @@ def test_expiry():
         check(sorted(c.ask("KEYS", "*")) == [b"kept", b"later", b"long"], "and only that")
         c.ask("EXPIRE", "long", 1)
         c.ask("PEXPIRE", "long", 30)  # earlier than what the timer was set to
-        check(within(PATIENCE, lambda: c.ask("DBSIZE") == 2), "an end that is moved forward is kept")
+        check(
+            within(PATIENCE, lambda: c.ask("DBSIZE") == 2), "an end that is moved forward is kept"
+        )
         check(int(s.info()["expired_keys"]) >= 6, "each is counted")
 
 
 def test_mass_expiry():
-    """100,000 keys that nobody reads: gone, and their memory with them, within a second of their end."""
+    """100,000 keys that nobody reads: gone, and their memory with them, a second after."""
     count = 100000
     with Server() as s, s.client() as c:
         c.ask("PING")
@@ -639,18 +720,26 @@ def test_mass_expiry():
                 c.answer()
         last = time.monotonic()
         peak = s.resident()
-        size = c.ask("DBSIZE")
-        check(size == count or time.monotonic() - last > 1, f"all are there ({size})")
         time.sleep(max(0, last + 2 - time.monotonic()))  # the end of the last one
-        check(within(1 * SLACK, lambda: c.ask("DBSIZE") == 0), "DBSIZE 0 within a second")
-        check(s.info()["expired_keys"] == str(count), "100,000 are counted as expired")
+        start = time.monotonic()
+        check(within(PATIENCE, lambda: c.ask("DBSIZE") == 0), "DBSIZE falls to 0")
+        took = time.monotonic() - start
+        clock(took <= 1, f"DBSIZE was 0 {took * 1000:.0f} ms after the last one's end")
+        info = s.info()
+        check(info["expired_keys"] == str(count), f"{info['expired_keys']} are counted as expired")
+        p50, p99 = info["timer_late_p50_us"], info["timer_late_p99_us"]
+        print(f"  timer lateness: p50 {p50} us, p99 {p99} us")
         if MEMORY:
             grown = peak - before
-            back = within(1 * SLACK, lambda: s.resident() - before < grown * 0.3)
+            check(
+                within(PATIENCE, lambda: s.resident() - before < grown * 0.3),
+                "memory is given back",
+            )
+            took = time.monotonic() - start
             left = s.resident() - before
-            check(back, f"{grown >> 10} KiB more at the top, {left >> 10} KiB of it left a second later")
-        info = s.info()
-        print(f"mass expiry: timer lateness p50 {info['timer_late_p50_us']} us, p99 {info['timer_late_p99_us']} us")
+            clock(
+                took <= 1, f"of {grown >> 10} KiB {left >> 10} were left after {took * 1000:.0f} ms"
+            )
 
 
 def test_idle():
@@ -680,29 +769,29 @@ def test_many_idle():
     with Server("--idle-timeout", "6") as s:
         with s.client() as c:
             c.ask("PING")
-        check(within(PATIENCE, lambda: int(s.info()["connected_clients"]) <= 1), "nobody else is there")
+        check(
+            within(PATIENCE, lambda: int(s.info()["connected_clients"]) <= 1),
+            "nobody else is there",
+        )
         descriptors, before = s.descriptors(), s.resident()
         clients = [socket.create_connection(("127.0.0.1", s.port)) for _ in range(count)]
         for c in clients:
             c.sendall(b"PING\r\n")
         for c in clients:
             c.settimeout(PATIENCE)
-            check_quietly(c.recv(100) == b"+PONG\r\n", "each is served")
+            check(c.recv(100) == b"+PONG\r\n", "each is served")
         each = (s.resident() - before) // count
-        print(f"{count} idle connections: {each} bytes of resident memory each")
+        print(f"  {count} idle connections: {each} bytes of resident memory each")
         if MEMORY:
             check(each < 16384, f"an idle connection takes {each} bytes")
         check(all(c.recv(1) == b"" for c in clients), "all are closed by their deadline")
         for c in clients:
             c.close()
-        check(within(PATIENCE, lambda: s.descriptors() <= descriptors), f"descriptors are back ({s.descriptors()}, {descriptors})")
+        check(
+            within(PATIENCE, lambda: s.descriptors() <= descriptors),
+            f"descriptors are back ({s.descriptors()}, {descriptors})",
+        )
         check(int(s.info()["idle_connections_closed"]) >= count, "each is counted")
-
-
-def check_quietly(good, what):
-    """For what is checked thousands of times: only a failure counts."""
-    if not good:
-        check(False, what)
 
 
 def test_slow_client():
@@ -719,10 +808,13 @@ def test_slow_client():
             slow.sendall(encode("GET", "large") * 200)
             start = time.monotonic()
             for i in range(2000):
-                check_quietly(c.ask("SET", "small", i) == OK, "others write")
-                check_quietly(c.ask("GET", "large")[:10] == value[:10] if i % 100 == 0 else True, "and read the same")
+                check(c.ask("SET", "small", i) == OK, "others write")
+                check(
+                    c.ask("GET", "large")[:10] == value[:10] if i % 100 == 0 else True,
+                    "and read the same",
+                )
             took = time.monotonic() - start
-            check(took < 20 * SLACK, f"2,000 requests beside it took {took:.1f} s")
+            clock(took < 2, f"2,000 requests beside it took {took:.2f} s")
             check(c.ask("SET", "large", "changed") == OK, "they may even change it")
             if MEMORY:
                 grown = s.resident() - before
@@ -730,7 +822,10 @@ def test_slow_client():
             first = b""
             while len(first) < 10 + len(value):
                 first += slow.recv(65536)
-            check(first[10:10 + len(value)] == value, "the slow one gets what there was when it asked")
+            check(
+                first[10 : 10 + len(value)] == value,
+                "the slow one gets what there was when it asked",
+            )
             slow.close()
             check(c.ask("PING") == "PONG", "and may go in the middle of an answer")
 
@@ -780,7 +875,10 @@ def test_drain():
                     got = busy.answer()
             except EOFError:
                 pass
-            check(got == 10000, f"{which.name}: {got} of 10,000 requests that had arrived are answered")
+            check(
+                got == 10000,
+                f"{which.name}: {got} of 10,000 requests that had arrived are answered",
+            )
             check(idle.ended(), f"{which.name}: an idle one is let go")
             check(s.process.wait(PATIENCE) == 0, f"{which.name}: status 0")
             check(not can_connect(s.port), f"{which.name}: nobody listens any more")
@@ -805,7 +903,8 @@ def test_drain_has_an_end():
         except (EOFError, OSError):
             pass
         check(s.process.wait(PATIENCE) == 0, "it ends, with status 0")
-        check(time.monotonic() - start < 10 * SLACK, "some seconds later")
+        took = time.monotonic() - start
+        clock(took < 5, f"it took {took:.1f} s")
         stuck.close()
         talker.close()
 
@@ -824,7 +923,14 @@ def test_command_line():
 
     r = run("--help")
     check(r.returncode == 0 and "--idle-timeout" in r.stdout, "--help")
-    for wrong in (["--port", "70000"], ["--port", "x"], ["--procs", "0"], ["--frob"], ["extra"], ["--idle-timeout", "-1"]):
+    for wrong in (
+        ["--port", "70000"],
+        ["--port", "x"],
+        ["--procs", "0"],
+        ["--frob"],
+        ["extra"],
+        ["--idle-timeout", "-1"],
+    ):
         r = run(*wrong)
         check(r.returncode == 2 and "kv:" in r.stderr, f"{wrong} is refused with status 2")
     with Server("--procs", "1") as s:
@@ -849,38 +955,48 @@ def test_abrupt():
         check(within(PATIENCE, lambda: s.info()["connected_clients"] == "1"), "and alone")
 
 
+def run(f, name):
+    """passed, failed or skipped"""
+    global faults
+    faults = Faults(name)
+    start = time.monotonic()
+    try:
+        f()
+    except Skip as why:
+        print(f"SKIP {name}: {why}", flush=True)
+        return "skipped"
+    except Exception as e:  # a broken connection is a failure of that test, not of all
+        check(False, f"it came to its end: {type(e).__name__}: {e}")
+    if TIMED and faults.clock_missed:
+        check(False, "a clock part was missed")
+    if faults.lines:
+        print(f"FAIL {name}: {faults.lines[0]}"[:500].replace("\n", " "), flush=True)
+        return "failed"
+    print(f"ok {name} ({time.monotonic() - start:.1f} s)", flush=True)
+    return "passed"
+
+
 def main():
-    global KV, MEMORY, REDIS, SLACK
+    global KV, MEMORY
     args = sys.argv[1:]
     MEMORY = "--no-memory" not in args
-    SLACK = 1 if MEMORY else 10  # a sanitizer's build is slow
     args = [a for a in args if a != "--no-memory"]
-    REDIS = None
-    if "--redis" in args:
-        at = args.index("--redis")
-        REDIS = args[at + 1]
-        del args[at:at + 2]
-    if not args:
+    if not args or args[0].startswith("-"):
         sys.exit(__doc__)
-    KV = args[0]
+    KV = os.path.abspath(args[0])
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else 65536, hard))
-    tests = [f for name, f in globals().items() if name.startswith("test_")]
-    names = args[1:]
-    unknown = [n for n in names if n not in [f.__name__[5:] for f in tests]]
-    if unknown:
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else 65536, hard)
+    )
+    tests = {"kv/" + name[5:]: f for name, f in globals().items() if name.startswith("test_")}
+    names = [n if n.startswith("kv/") else "kv/" + n for n in args[1:]] or list(tests)
+    for unknown in set(names) - set(tests):
         sys.exit(f"no such test: {unknown}")
-    for f in tests:
-        if names and f.__name__[5:] not in names:
-            continue
-        start, before = time.monotonic(), failed
-        try:
-            f()
-        except Exception as e:  # a broken connection is a failure of that test, not of all
-            check(False, f"{f.__name__} came to its end: {type(e).__name__}: {e}")
-        print(f"{'ok    ' if failed == before else 'FAILED'} {f.__name__[5:]} ({time.monotonic() - start:.1f} s)", flush=True)
-    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
-    sys.exit(failed != 0 or passed == 0)
+    results = [run(tests[n], n) for n in names]
+    count = {r: results.count(r) for r in ("passed", "failed", "skipped")}
+    skipped = f", {count['skipped']} skipped" if count["skipped"] else ""
+    print(f"{count['passed']} passed, {count['failed']} failed{skipped}")
+    sys.exit(count["failed"] != 0 or count["passed"] == 0)
 
 
 main()

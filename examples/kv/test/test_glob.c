@@ -8,9 +8,7 @@ static bool yes(const char *pattern, const char *text) {
     return glob_match(bytes_of(pattern), bytes_of(text));
 }
 
-static bool no(const char *pattern, const char *text) {
-    return !yes(pattern, text);
-}
+static bool no(const char *pattern, const char *text) { return !yes(pattern, text); }
 
 static void plain_and_stars(void) {
     CHECK(yes("", ""));

@@ -2,7 +2,8 @@
 #include "check.h"
 #include "hash.h"
 
-/* Key 00 01 .. 0f; inputs of 0, 1, 8 and 15 bytes 00 01 ..: from the paper and its reference program. */
+/* Key 00 01 .. 0f; inputs of 0, 1, 8 and 15 bytes 00 01 ..: from the paper and its reference
+   program. */
 static void published(void) {
     static const struct {
         size_t n;

@@ -40,7 +40,10 @@ static void forms(void) {
     CHECK(s.writes == 0);
     reply_flush(&r);
     CHECK(s.writes == 1); /* however many answers, one write */
-    CHECK(sent(&s, "+OK\r\n-ERR no 'x'  at all\r\n:0\r\n:-12\r\n:-9223372036854775808\r\n$5\r\nhello\r\n$0\r\n\r\n$-1\r\n*2\r\n"));
+    CHECK(sent(
+        &s,
+        "+OK\r\n-ERR no 'x'  at "
+        "all\r\n:0\r\n:-12\r\n:-9223372036854775808\r\n$5\r\nhello\r\n$0\r\n\r\n$-1\r\n*2\r\n"));
     reply_flush(&r);
     CHECK(s.writes == 1); /* nothing to say, nothing said */
     reply_free(&r);

@@ -30,13 +30,13 @@ static bool parses_to(struct bytes input, size_t argc, const struct bytes *argv,
     return good;
 }
 
-#define PARSES(input, ...)                                                                                             \
-    do {                                                                                                               \
-        struct bytes want_[] = {__VA_ARGS__};                                                                          \
-        size_t n_ = sizeof want_ / sizeof want_[0];                                                                    \
-        CHECK(parses_to(LITERAL(input), n_, want_, sizeof(input)));                                                    \
-        CHECK(parses_to(LITERAL(input), n_, want_, 1));                                                                \
-        CHECK(parses_to(LITERAL(input), n_, want_, 3));                                                                \
+#define PARSES(input, ...)                                                                         \
+    do {                                                                                           \
+        struct bytes want_[] = {__VA_ARGS__};                                                      \
+        size_t n_ = sizeof want_ / sizeof want_[0];                                                \
+        CHECK(parses_to(LITERAL(input), n_, want_, sizeof(input)));                                \
+        CHECK(parses_to(LITERAL(input), n_, want_, 1));                                            \
+        CHECK(parses_to(LITERAL(input), n_, want_, 3));                                            \
     } while (0)
 
 static bool fails_with(struct bytes input, const char *why) {
@@ -61,8 +61,9 @@ static void requests(void) {
     PARSES("*1\r\n$4\r\nPING\r\n", B("PING"));
     PARSES("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nv\r\n\0x\r\n", B("SET"), B("k"), B("v\r\n\0x"));
     PARSES("*2\r\n$4\r\nECHO\r\n$0\r\n\r\n", B("ECHO"), B(""));
-    PARSES("*9\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n$1\r\nd\r\n$1\r\ne\r\n$1\r\nf\r\n$1\r\ng\r\n$1\r\nh\r\n$1\r\ni\r\n", B("a"), B("b"),
-           B("c"), B("d"), B("e"), B("f"), B("g"), B("h"), B("i"));
+    PARSES("*9\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n$1\r\nd\r\n$1\r\ne\r\n$1\r\nf\r\n$1\r\ng\r\n$"
+           "1\r\nh\r\n$1\r\ni\r\n",
+           B("a"), B("b"), B("c"), B("d"), B("e"), B("f"), B("g"), B("h"), B("i"));
     CHECK(parses_to(B("*0\r\n"), 0, NULL, 1));
     CHECK(parses_to(B("*-1\r\n"), 0, NULL, 4));
 }
@@ -72,7 +73,8 @@ static void inline_requests(void) {
     PARSES("PING\n", B("PING"));
     PARSES("  set \t k   v  \r\n", B("set"), B("k"), B("v"));
     PARSES("set k \"a b\"\r\n", B("set"), B("k"), B("a b"));
-    PARSES("set k \"\\x41\\n\\r\\t\\b\\a\\\"\\\\\\q\"\r\n", B("set"), B("k"), B("A\n\r\t\b\a\"\\q"));
+    PARSES("set k \"\\x41\\n\\r\\t\\b\\a\\\"\\\\\\q\"\r\n", B("set"), B("k"),
+           B("A\n\r\t\b\a\"\\q"));
     PARSES("set k \"\\x00\\xff\\xg1\"\r\n", B("set"), B("k"), B("\0\xffxg1"));
     PARSES("set k 'it\\'s \\n'\r\n", B("set"), B("k"), B("it's \\n"));
     PARSES("set k \"\"\r\n", B("set"), B("k"), B(""));
@@ -172,7 +174,8 @@ static void many_arguments(void) {
     }
     CHECK(r == RESP_REQUEST && p.argc == count);
     bool right = true;
-    for (size_t i = 0; i < p.argc; i++) right = right && p.args[i].n == 2 && p.args[i].at[1] == (char)('0' + i % 10);
+    for (size_t i = 0; i < p.argc; i++)
+        right = right && p.args[i].n == 2 && p.args[i].at[1] == (char)('0' + i % 10);
     CHECK(right);
     resp_next(&p);
     CHECK(p.args == p.first); /* and the room for them is gone */
@@ -180,7 +183,8 @@ static void many_arguments(void) {
     free(text);
 }
 
-/* Noise never reads past what it was given (the sanitizer builds watch), never says more than one of the three. */
+/* Noise never reads past what it was given (the sanitizer builds watch), never says more than one
+   of the three. */
 static void noise(void) {
     static const char alphabet[] = "*$\r\n0123456789-aP\"'\\ x";
     int results[3] = {0};

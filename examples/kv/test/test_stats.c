@@ -13,8 +13,8 @@ int main(void) {
     CHECK(stats_percentile(&h, 1.0) == 1500);
 
     h = (weft_hist){.count = 100, .max = 100000};
-    h.bucket[6] = 98;  /* 64..127 */
-    h.bucket[16] = 2;  /* 65536..131071 */
+    h.bucket[6] = 98; /* 64..127 */
+    h.bucket[16] = 2; /* 65536..131071 */
     CHECK(stats_percentile(&h, 0.5) >= 64 && stats_percentile(&h, 0.5) < 128);
     CHECK(stats_percentile(&h, 0.98) <= 128);
     CHECK(stats_percentile(&h, 0.99) > 65536 && stats_percentile(&h, 0.99) <= 100000);

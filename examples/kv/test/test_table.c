@@ -6,9 +6,7 @@
 
 static int64_t now;
 
-static int64_t test_clock(void) {
-    return now;
-}
+static int64_t test_clock(void) { return now; }
 
 static const struct hash_secret secret = {3, 4};
 
@@ -16,9 +14,7 @@ static struct table_key key_of(struct bytes name) {
     return (struct table_key){name, hash_key(&secret, name)};
 }
 
-static struct table_key key(const char *name) {
-    return key_of(bytes_of(name));
-}
+static struct table_key key(const char *name) { return key_of(bytes_of(name)); }
 
 static bool put(struct table *t, const char *name, const char *content, int64_t at) {
     struct value *v = value_new(bytes_of(content), 0);
@@ -85,8 +81,8 @@ static void binary_keys(void) {
     table_init(&t, test_clock);
     static char large[10000];
     memset(large, 'x', sizeof large);
-    struct bytes names[] = {LITERAL(""), LITERAL("\0"), LITERAL("\0\0"), LITERAL("a\0b"), LITERAL("a\0c"), {large, 10000},
-                            {large, 9999}};
+    struct bytes names[] = {LITERAL(""),     LITERAL("\0"),  LITERAL("\0\0"), LITERAL("a\0b"),
+                            LITERAL("a\0c"), {large, 10000}, {large, 9999}};
     size_t n = sizeof names / sizeof names[0];
     for (size_t i = 0; i < n; i++) {
         struct value *v = value_new(names[i], 0);
@@ -95,7 +91,8 @@ static void binary_keys(void) {
     CHECK(table_count(&t) == n);
     for (size_t i = 0; i < n; i++) {
         struct entry *e = table_find(&t, key_of(names[i]));
-        CHECK(e != NULL && bytes_equal(entry_key(e), names[i]) && bytes_equal(value_bytes(e->value), names[i]));
+        CHECK(e != NULL && bytes_equal(entry_key(e), names[i]) &&
+              bytes_equal(value_bytes(e->value), names[i]));
     }
     table_clear(&t);
     CHECK(sweep(&t) == n);
