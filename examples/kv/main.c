@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 struct signals {
@@ -61,6 +62,16 @@ static int app_main(void *arg) {
     return app->err < 0;
 }
 
+/* Each connection is a descriptor. The usual soft limit of 1024 is there for programs that use
+   select. */
+static void allow_many_descriptors(void) {
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit); /* refused: then it is as many as it was */
+}
+
 static int run(struct app *app) {
     weft_config config = weft_config_default();
     int status = 1;
@@ -90,6 +101,7 @@ int main(int argc, char **argv) {
     case OPTIONS_WRONG:
         return 2;
     }
+    allow_many_descriptors();
     int err = signals_start(&signals, &app.server);
     if (err != 0) {
         fprintf(stderr, "kv: cannot wait for signals: %s\n", weft_strerror(-err));
