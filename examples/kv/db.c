@@ -7,11 +7,13 @@
  *
  * Expiry: one function timer a table, armed for the first key that ends, under the table's lock:
  *   - `armed` is the time it is armed for. It is never later than the end of any key in the table,
- *     except while the timer's function is on its way, which looks at the table under the lock and
- *     arms anew.
+ *     except while the timer's function is on its way, which looks at the table under the lock and arms
+ *     anew, and except for `rest`: a table is swept at most once a millisecond, or else thousands of
+ *     keys that end one after the other would start a green thread each.
  *   - a call that gives a key an earlier end arms the timer for that, before it unlocks.
- *   - a key that goes, or gets a later end, leaves the timer as it is: it fires once for nothing,
- *     and is armed anew.
+ *   - a key that goes, or gets a later end, leaves the timer as it is: it fires once for nothing, and
+ *     is armed anew.
+ * A key that has ended and is not swept yet is not seen by anybody but DBSIZE.
  */
 #include "db.h"
 #include "glob.h"
@@ -26,6 +28,7 @@
 #define SHARD_BITS 6
 #define SHARDS (1 << SHARD_BITS)
 #define EXPIRE_BATCH 256 /* keys cleared away in one hold of the lock */
+#define REST 1000        /* microseconds between two rounds of that */
 #define FEW 16           /* so many keys need no memory for their hashes */
 
 struct shard {
@@ -33,6 +36,7 @@ struct shard {
     struct table table;
     weft_timer *timer;
     int64_t armed; /* microseconds; DUE_NEVER: it is not */
+    int64_t rest;  /* microseconds: not before */
 };
 
 struct db {
@@ -71,9 +75,11 @@ static weft_time time_of(int64_t us) {
 static void arm(struct shard *s) {
     const struct due *first = due_first(&s->table.due);
 
-    if (first == NULL || first->at >= s->armed || s->timer == NULL) return;
-    s->armed = first->at;
-    weft_timer_reset_at(s->timer, time_of(first->at));
+    if (first == NULL || s->timer == NULL) return;
+    int64_t at = first->at > s->rest ? first->at : s->rest;
+    if (at >= s->armed) return;
+    s->armed = at;
+    weft_timer_reset_at(s->timer, time_of(at));
 }
 
 static void unlock_shard(struct shard *s) {
@@ -133,6 +139,7 @@ static int expire_shard(void *arg) {
         weft_mutex_lock(&s->lock);
         more = table_expire(&s->table, EXPIRE_BATCH) == EXPIRE_BATCH;
         s->armed = more ? INT64_MIN : DUE_NEVER; /* nobody else arms while we go on */
+        s->rest = clock_us() + REST;
         unlock_shard(s);
     }
     return 0;

@@ -10,6 +10,7 @@
 #endif
 
 #define MUCH ((size_t)4 * 1024 * 1024)
+#define LITTLE ((size_t)64 * 1024)
 #define PAUSE (100 * WEFT_MILLISECOND)
 
 static atomic_size_t freed;
@@ -27,17 +28,27 @@ static void give_back(void) {
 #endif
 }
 
+static int trim(void *arg);
+
+static void trim_later(void) {
+    if (weft_after_func(NULL, PAUSE, trim, NULL, NULL) < 0)
+        atomic_store_explicit(&pending, false, memory_order_relaxed);
+}
+
+/* Again and again until a pause brings nothing more to speak of: what starts as much often goes on. */
 static int trim(void *arg) {
     (void)arg;
-    atomic_store_explicit(&freed, 0, memory_order_relaxed);
-    atomic_store_explicit(&pending, false, memory_order_relaxed);
-    give_back();
+    size_t bytes = atomic_exchange_explicit(&freed, 0, memory_order_relaxed);
+
+    if (bytes > 0) give_back();
+    if (bytes > LITTLE)
+        trim_later();
+    else
+        atomic_store_explicit(&pending, false, memory_order_relaxed);
     return 0;
 }
 
 void trim_after(size_t bytes) {
     if (atomic_fetch_add_explicit(&freed, bytes, memory_order_relaxed) + bytes < MUCH) return;
-    if (atomic_exchange_explicit(&pending, true, memory_order_relaxed)) return;
-    if (weft_after_func(NULL, PAUSE, trim, NULL, NULL) < 0)
-        atomic_store_explicit(&pending, false, memory_order_relaxed);
+    if (!atomic_exchange_explicit(&pending, true, memory_order_relaxed)) trim_later();
 }
