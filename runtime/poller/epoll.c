@@ -126,7 +126,11 @@ static int wait_events(weft__poller *p, struct epoll_event *ev, int64_t until) {
         p->no_pwait2 = true;
     }
 #endif
-    set_timer(p, until);
+    /* Set for earlier, it may stay: deadlines that are pushed on all the time then cost one return
+       too many a period, and not a system call a wait. */
+    if (p->timer_when == 0 || p->timer_when > until || p->timer_when < until - left) {
+        set_timer(p, until);
+    }
     return epoll_wait(p->epfd, ev, BATCH, -1);
 }
 

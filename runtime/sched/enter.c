@@ -104,15 +104,15 @@ WEFT__COLD void weft__pay(weft__m *m) {
     uint8_t owed = m->owed;
     weft__p *p = m->p;
     m->owed = 0;
-    if (p == NULL || m->r->nprocs == 1) {
+    if (p == NULL || p->solo) {
         return;
     }
-    if (owed & WEFT__OWED_NEXT) {
-        weft__g *next = atomic_load_explicit(&p->runnext, memory_order_relaxed);
-        atomic_store_explicit(&p->offered, next, memory_order_release);
-        if (next == NULL && owed == WEFT__OWED_NEXT) {
-            return;
-        }
+    weft__g *next = atomic_load_explicit(&p->runnext, memory_order_relaxed);
+    if (next != NULL) {
+        atomic_store_explicit(&p->runnext, NULL, memory_order_relaxed);
+        atomic_store_explicit(&p->offered, next, memory_order_release); /* empty: see runqput_next */
+    } else if (owed == WEFT__OWED_NEXT) {
+        return;
     }
     weft__fence_full();
     weft__wakep(m->r, owed & WEFT__OWED_TIMER ? &p->stats.wake_timer : &p->stats.wake_work);

@@ -3,8 +3,8 @@
  *
  *        high   +--------------------------+  stack.low + stack.bytes
  *               | weft__g                  |  in the page that is hot anyway; never dropped
+ *               | colour, 1..16 lines      |  so that many tops do not share cache sets
  *               | canary                   |  an overrun of the first frames runs into this
- *               | colour, 0..15 lines      |  so that many tops do not share cache sets
  *               | copied arguments         |
  *               | first frame              |
  *               |   ...                    |
@@ -23,8 +23,14 @@ enum { G_AREA = (sizeof(weft__g) + WEFT__LINE - 1) & ~(size_t)(WEFT__LINE - 1), 
 
 static _Atomic uint64_t canary_value;
 
+/* The canary's place, right above the first frame: 16 bytes, to keep frames aligned. */
+static char *top_of(weft__g *g) {
+    size_t colour = (((uintptr_t)g >> 16) % 16 + 1) * WEFT__LINE;
+    return (char *)g - colour - 16;
+}
+
 static uint64_t *canary_of(weft__g *g) {
-    return (uint64_t *)(void *)((char *)g - 16);
+    return (uint64_t *)(void *)top_of(g);
 }
 
 static uint64_t canary(void) {
@@ -42,12 +48,6 @@ static uint64_t canary(void) {
 
 static weft__g *g_of_stack(weft__stack st) {
     return (weft__g *)(void *)(st.low + st.bytes - G_AREA);
-}
-
-/* The highest stack pointer of g: below G, canary and colour. */
-static char *stack_top(weft__g *g) {
-    size_t colour = ((uintptr_t)g->stack.low >> 16) % 16 * WEFT__LINE;
-    return (char *)g - WEFT__LINE - colour;
 }
 
 /* A G on a stack it has never had before. */
@@ -155,7 +155,7 @@ weft__g *weft__g_new(weft__m *m, weft__r *r, weft_fn fn, void *arg, const void *
     g->created_at = site;
     g->id = new_id(r, p);
     g->reason = WEFT__WAIT_NONE;
-    weft__ctx_init(&g->fiber.ctx, stack_top(g));
+    weft__ctx_init(&g->fiber.ctx, top_of(g));
 #ifdef WEFT__TSAN
     g->fiber.tsan = __tsan_create_fiber(0);
 #endif
@@ -187,7 +187,7 @@ int weft__g_start_copy(weft__m *m, weft__r *r, weft_fn fn, const void *arg, size
     if (g == NULL) {
         return err;
     }
-    char *top = stack_top(g) - ((bytes + 15) & ~(size_t)15);
+    char *top = top_of(g) - ((bytes + 15) & ~(size_t)15);
     memcpy(top, arg, bytes);
     g->arg = top;
     weft__ctx_init(&g->fiber.ctx, top);
@@ -243,7 +243,7 @@ void weft__g_reap(weft__m *m, weft__g *g) {
     g->fiber.tsan = NULL;
 #endif
 #ifdef WEFT__ASAN
-    weft__stack_sanitize_reset((weft__stack){g->stack.low, g->stack.bytes - G_AREA - WEFT__LINE});
+    weft__stack_sanitize_reset((weft__stack){g->stack.low, g->stack.bytes - G_AREA});
 #endif
     if (g->name != NULL) {
         g->name[0] = '\0';

@@ -6,9 +6,9 @@
  *    2. at latest every 61 picks the global queue; the injection queue; every so often the poller
  *    3. runnext and the ring (the ring first if runnext has had sixteen in a row)
  *    4. the global queue, in a batch
- *    5. the poller, without waiting
+ *    5. (the poller comes last: waiting in it, step 8, looks as well, and costs no more)
  *    6. other Ps: four passes in an order of their own; the last also runs their due timers and takes
- *       a runnext that was left lying
+ *       a G that was offered
  *    7. gives the P up, then looks at everything once more (I2, I5)
  *    8. waits in the poller, if nobody else does and something could come of it
  *    9. parks the M
@@ -121,8 +121,7 @@ static bool work_anywhere(weft__r *r) {
         if (weft__runq_has_ring(p)) {
             return true;
         }
-        weft__g *next = atomic_load_explicit(&p->runnext, memory_order_relaxed);
-        if (next != NULL && next == atomic_load_explicit(&p->offered, memory_order_relaxed)) {
+        if (atomic_load_explicit(&p->offered, memory_order_relaxed) != NULL) {
             return true;
         }
     }
@@ -267,7 +266,8 @@ static void put_batch(weft__m *m, weft__glist *l) {
 /* A look at the poller that does not wait; one M at a time. */
 static void look_poller(weft__m *m) {
     weft__r *r = m->r;
-    if (atomic_load_explicit(&r->poll_waiters, memory_order_relaxed) <= 0 ||
+    if (weft__runq_len(m->p) > WEFT__RING / 2 || /* what came in would overflow to the global queue */
+        atomic_load_explicit(&r->poll_waiters, memory_order_relaxed) <= 0 ||
         atomic_load_explicit(&r->polling, memory_order_relaxed) != 0 ||
         atomic_exchange_explicit(&r->poll_look, 1, memory_order_acquire) != 0) {
         return;
@@ -316,7 +316,7 @@ static weft__g *look_local(weft__p *p, bool ring_first) {
     return g;
 }
 
-/* Steps 1 to 5. */
+/* Steps 1 to 4. */
 static weft__g *look(weft__m *m) {
     weft__p *p = m->p;
     bool ring_first = p->picks >= WEFT__PICKS;
@@ -333,16 +333,12 @@ static weft__g *look(weft__m *m) {
     if (g == NULL) {
         g = globq_get(p, WEFT__RING / 2);
     }
-    if (g == NULL) {
-        look_poller(m);
-        g = weft__runqget_ring(p);
-    }
     return g;
 }
 
 /* ---- stealing ---------------------------------------------------------------------------------- */
 
-/* One pass over all other Ps. *offered: a runnext lies open but its holder is about. */
+/* One pass over all other Ps. *offered: a G is offered but its P's holder is about. */
 static weft__g *steal_pass(weft__m *m, bool last, bool *offered) {
     weft__r *r = m->r;
     weft__p *p = m->p;
@@ -367,9 +363,7 @@ static weft__g *steal_pass(weft__m *m, bool last, bool *offered) {
         if (g != NULL) {
             return g;
         }
-        weft__g *next = atomic_load_explicit(&victim->runnext, memory_order_relaxed);
-        *offered |= next != NULL &&
-                    next == atomic_load_explicit(&victim->offered, memory_order_relaxed);
+        *offered |= atomic_load_explicit(&victim->offered, memory_order_relaxed) != NULL;
     }
     return NULL;
 }
@@ -381,8 +375,8 @@ static bool may_spin(weft__m *m) {
            2 * atomic_load_explicit(&r->nmspinning, memory_order_relaxed) < busy;
 }
 
-/* Step 6. A runnext that lies open while its holder picks on is looked at again after a nap, as long
-   as it is there: the nap costs its holder nothing, and he owes no wake-up meanwhile. */
+/* Step 6. A G that is offered while the holder picks on is looked at again after a nap, as long as
+   one is there: the nap costs its holder nothing, and he owes no wake-up meanwhile. */
 static weft__g *steal_work(weft__m *m) {
     weft__r *r = m->r;
     if (r->nprocs == 1 || !may_spin(m)) {

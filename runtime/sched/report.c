@@ -127,8 +127,8 @@ int weft__dump(weft__r *r, int fd) {
         weft__p *p = r->ps[i];
         int64_t when = weft__tset_min(p->tset);
         put(&o, "P %d: %u queued, %u picks%s", i,
-            atomic_load(&p->tail) - atomic_load(&p->head) +
-                (atomic_load(&p->runnext) != NULL ? 1u : 0u),
+            weft__runq_len(p) + (atomic_load(&p->runnext) != NULL ? 1u : 0u) +
+                (atomic_load(&p->offered) != NULL ? 1u : 0u),
             atomic_load(&p->tick), when != INT64_MAX ? "" : ", no timer\n");
         if (when != INT64_MAX) {
             put(&o, ", %u timers, next in %lld us\n", p->tset->heap.len,

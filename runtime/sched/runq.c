@@ -6,8 +6,10 @@
  * tail - head <= 256 at all times. A thief that reads head and tail apart may see more than 256/2 to
  * take: then they were of different moments, and it tries again.
  *
- * runnext: the holder fills it, anybody empties it. A thief takes it only if its holder has left it
- * there and gone back to user code (`offered`), and has picked nothing since the thief's last look.
+ * runnext is the holder's alone. Going back to user code with a G still there, he moves it to
+ * `offered` (weft__pay), from where he or a thief exchanges it out; a thief does so only if the holder
+ * has picked nothing since the thief's last look. With one P nobody steals: then the ring's head is
+ * moved by a plain store.
  */
 #include "sched/sched.h"
 
@@ -82,6 +84,10 @@ weft__g *weft__runqget_ring(weft__p *p) {
             return NULL;
         }
         weft__g *g = atomic_load_explicit(&p->ring[h % WEFT__RING], memory_order_relaxed);
+        if (p->solo) {
+            atomic_store_explicit(&p->head, h + 1, memory_order_relaxed);
+            return g;
+        }
         if (atomic_compare_exchange_weak_explicit(&p->head, &h, h + 1, memory_order_acq_rel,
                                                   memory_order_acquire)) {
             return g;
@@ -121,8 +127,7 @@ static uint32_t grab(weft__p *thief, weft__p *victim) {
 }
 
 static weft__g *steal_next(weft__p *victim, uint32_t *seen_tick) {
-    weft__g *g = atomic_load_explicit(&victim->offered, memory_order_acquire);
-    if (g == NULL || atomic_load_explicit(&victim->runnext, memory_order_acquire) != g) {
+    if (atomic_load_explicit(&victim->offered, memory_order_relaxed) == NULL) {
         return NULL;
     }
     uint32_t tick = atomic_load_explicit(&victim->tick, memory_order_relaxed);
@@ -130,13 +135,10 @@ static weft__g *steal_next(weft__p *victim, uint32_t *seen_tick) {
         *seen_tick = tick;
         return NULL;
     }
-    return atomic_compare_exchange_strong_explicit(&victim->runnext, &g, NULL,
-                                                   memory_order_acq_rel, memory_order_relaxed)
-               ? g
-               : NULL;
+    return atomic_exchange_explicit(&victim->offered, NULL, memory_order_acq_rel);
 }
 
-/* Steals from victim: half of its ring, or (next_too) its runnext if that has been left there. The
+/* Steals from victim: half of its ring, or (next_too) the G it offers. The
    last one taken is returned to run, the others lie in the thief's ring. seen_tick: the victim's
    tick at the thief's last look; updated. */
 weft__g *weft__runqsteal(weft__p *thief, weft__p *victim, bool next_too, uint32_t *seen_tick) {

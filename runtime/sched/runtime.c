@@ -141,6 +141,7 @@ static weft__p *p_new(weft__r *r, int index) {
     memset(p, 0, sizeof *p);
     p->r = r;
     p->index = (uint32_t)index;
+    p->solo = r->nprocs == 1;
     p->rand = (uint64_t)weft__clock_now() * 2654435761u + (uint64_t)index * 97 + 1;
     p->seen_ticks = weft__mem_zalloc((size_t)r->nprocs * sizeof *p->seen_ticks);
     p->tset = weft__tset_new(r);

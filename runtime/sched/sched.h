@@ -111,11 +111,11 @@ enum weft__g_status { WEFT__G_DEAD, WEFT__G_RUNNABLE, WEFT__G_RUNNING, WEFT__G_W
 
 /* ---- G ----------------------------------------------------------------------------------------- */
 struct weft__g {
+    /* switched, woken, queued: one line */
     weft__fiber fiber;
     _Atomic uint64_t word; /* the wait word; its generation never goes back */
     weft__g *next;         /* in a global queue, the injection list, a cache of dead Gs, a batch */
     weft__r *r;            /* NULL: a stand-in */
-
     _Atomic uint8_t status; /* enum weft__g_status: for reports only */
     uint8_t reason;         /* enum weft__reason */
     _Atomic uint8_t taken;  /* held park: a waker has it. See weft__waiter_claim */
@@ -125,20 +125,21 @@ struct weft__g {
     bool is_main;
     bool by_exit; /* ended by weft_exit */
 
-    const void *object; /* what it waits on */
-    const void *site;   /* the public call's return address */
-    int64_t since;      /* ns, of the P's last look at the clock: may be early by a look */
-
-    weft__timer timer;  /* deadline or sleep */
-    uint64_t timer_gen; /* the wait that it was armed for; guarded by the heap's lock */
-
+    /* born, parked: one line */
     weft_fn fn;
     void *arg;
     const void *created_at; /* return address of the call that made it */
     uint64_t id;
+    long thread; /* which thread ran it last, for the migrations count */
+    const void *object; /* what it waits on */
+    const void *site;   /* the public call's return address */
+    int64_t since;      /* ns, of the P's last look at the clock: may be early by a look */
+
+    /* timed, named */
+    weft__timer timer;  /* deadline or sleep */
+    uint64_t timer_gen; /* the wait that it was armed for; guarded by the heap's lock */
     weft__m *m;  /* a stand-in's M */
     char *name;  /* 64 bytes of memory, or NULL */
-    long thread; /* which thread ran it last, for the migrations count */
     weft__stack stack;
 };
 #if !defined(WEFT__ASAN) && !defined(WEFT__TSAN)
@@ -221,7 +222,7 @@ WEFT__ALWAYS_INLINE void weft__count(_Atomic uint64_t *c, uint64_t n) {
 
 struct weft__p {
     /* the holder's line */
-    _Atomic(weft__g *) runnext; /* only the holder makes it non-NULL; thieves may only empty it */
+    _Atomic(weft__g *) runnext; /* the holder's alone; others only look */
     _Atomic uint32_t tail;      /* the holder's; release */
     _Atomic uint32_t tick;      /* picks so far; thieves watch it move */
     uint32_t picks;             /* direct picks since the last look from g0 */
@@ -235,11 +236,12 @@ struct weft__p {
     weft__r *r;
     weft__tset *tset;
 
-    _Atomic(weft__g *) offered __attribute__((aligned(WEFT__LINE))); /* runnext as its holder left it
-        when going back to user code: up for stealing */
+    _Atomic(weft__g *) offered __attribute__((aligned(WEFT__LINE))); /* what was in runnext when its
+        holder went back to user code: whoever exchanges it out has it */
     _Atomic uint32_t head __attribute__((aligned(WEFT__LINE))); /* taken from by compare-and-swap */
     _Atomic(weft__g *) ring[WEFT__RING];
 
+    bool solo; /* the runtime has one P: nobody steals here, and taking needs no locked operation */
     weft__p *link; /* idle list, maker's list; under sched.lock */
     uint32_t *seen_ticks; /* of every other P, at the holder's last try to steal its runnext */
     bool make_spinning; /* in the maker's list: the M to be made begins as a spinner */
@@ -391,26 +393,33 @@ void weft__runqput_list(weft__p *p, weft__glist *l);  /* all, in order; empties 
 weft__g *weft__runqget_ring(weft__p *p);
 weft__g *weft__runqsteal(weft__p *thief, weft__p *victim, bool next_too, uint32_t *seen_tick);
 bool weft__runq_has_ring(weft__p *p);
+WEFT__ALWAYS_INLINE uint32_t weft__runq_len(weft__p *p) {
+    return atomic_load_explicit(&p->tail, memory_order_relaxed) -
+           atomic_load_explicit(&p->head, memory_order_relaxed);
+}
 void weft__globq_put_list(weft__r *r, weft__glist *l);
+/* The G next in line: from the private slot by plain stores, or back from the offered one, where
+   thieves may be before us. */
 WEFT__ALWAYS_INLINE weft__g *weft__runnext_take(weft__p *p) {
-    if (atomic_load_explicit(&p->runnext, memory_order_relaxed) == NULL) {
-        return NULL; /* thieves never fill it */
+    weft__g *g = atomic_load_explicit(&p->runnext, memory_order_relaxed);
+    if (weft__likely(g != NULL)) {
+        atomic_store_explicit(&p->runnext, NULL, memory_order_relaxed);
+        return g;
     }
-    return atomic_exchange_explicit(&p->runnext, NULL, memory_order_acq_rel);
+    if (weft__likely(atomic_load_explicit(&p->offered, memory_order_relaxed) == NULL)) {
+        return NULL; /* only its holder fills it */
+    }
+    return atomic_exchange_explicit(&p->offered, NULL, memory_order_acq_rel);
 }
 /* Puts g next in line; what was there goes to the ring's tail. */
 WEFT__ALWAYS_INLINE void weft__runqput_next(weft__m *m, weft__p *p, weft__g *g) {
-    weft__g *old = atomic_load_explicit(&p->runnext, memory_order_relaxed);
-    if (old == NULL) { /* only the holder fills it: no exchange needed */
-        atomic_store_explicit(&p->runnext, g, memory_order_release);
-        m->owed |= WEFT__OWED_NEXT;
-        return;
-    }
-    old = atomic_exchange_explicit(&p->runnext, g, memory_order_acq_rel);
-    if (old != NULL) {
+    weft__g *old = weft__runnext_take(p);
+    atomic_store_explicit(&p->runnext, g, memory_order_relaxed);
+    if (weft__unlikely(old != NULL)) {
         weft__runqput(p, old);
+        m->owed |= WEFT__OWED_WORK;
     }
-    m->owed |= WEFT__OWED_NEXT | WEFT__OWED_WORK;
+    m->owed |= WEFT__OWED_NEXT;
 }
 
 /* ---- finding work, idle and wake (proc.c) ------------------------------------------------------ */

@@ -24,7 +24,7 @@ static bool something_may_come(weft__r *r) {
     for (int i = 0; i < r->nprocs; i++) {
         weft__p *p = r->ps[i];
         if (weft__tset_min(p->tset) != INT64_MAX || weft__runq_has_ring(p) ||
-            atomic_load(&p->runnext) != NULL) {
+            atomic_load(&p->runnext) != NULL || atomic_load(&p->offered) != NULL) {
             return true;
         }
     }
