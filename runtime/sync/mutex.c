@@ -1,21 +1,26 @@
 /*
  * The mutex: one compare-and-swap each way when free.
  *
- * `state` holds LOCKED, WAITERS (the queue is not empty) and WOKEN (a waiter has been woken to
- * compete and has neither got the lock nor queued again). Everything but LOCKED changes under the
- * inner lock. Newcomers compete with the woken one; who has waited for a millisecond is handed the
- * lock instead, so nobody starves.
+ * `state` holds
+ *   LOCKED
+ *   WAITERS   the queue is not empty; changes under the inner lock
+ *   WOKEN     a waiter has been woken to compete and has neither got the mutex nor queued again;
+ *             changes under the inner lock
+ *   STARVING  the first in the queue has competed for a millisecond and lost: the next unlock hands
+ *             the mutex to it, and newcomers queue; changes under the inner lock
+ * Newcomers may overtake whoever was woken, as long as nobody starves: the mutex goes to who runs.
  *
  * Lifetime: whoever unlocks may be overtaken by a next holder who frees the mutex. A fast unlock's
  * compare-and-swap is its last touch. A slow one leaves LOCKED, WAITERS or WOKEN set as long as it
- * holds the inner lock, so nobody else gets through without it.
+ * holds the inner lock; with one of these set nobody sees the mutex as nobody's (0), and who was
+ * woken takes the inner lock before he goes on.
  */
 #include "sched/sched.h"
 
 #include <weft/sync.h>
 
-enum { LOCKED = 1, WAITERS = 2, WOKEN = 4 };
-static const int64_t STARVING = WEFT_MILLISECOND;
+enum { LOCKED = 1, WAITERS = 2, WOKEN = 4, STARVING = 8 };
+static const int64_t STARVES_AFTER = WEFT_MILLISECOND;
 
 struct mutex {
     _Atomic uint32_t state;
@@ -35,19 +40,26 @@ static struct mutex *of(weft_mutex *m) {
     return (struct mutex *)(void *)m;
 }
 
+/* Takes it if it is free and nobody starves. */
 WEFT__ALWAYS_INLINE bool try_fast(struct mutex *mx) {
-    uint32_t free_state = 0;
-    return atomic_compare_exchange_strong_explicit(&mx->state, &free_state, LOCKED,
-                                                   memory_order_acquire, memory_order_relaxed);
+    uint32_t s = 0;
+    while (!atomic_compare_exchange_weak_explicit(&mx->state, &s, s | LOCKED, memory_order_acquire,
+                                                  memory_order_relaxed)) {
+        if ((s & (LOCKED | STARVING)) != 0) {
+            return false;
+        }
+    }
+    return true;
 }
 
-/* Under the inner lock: takes the mutex if it is free; else marks that somebody waits. */
-static bool take_or_mark(struct mutex *mx, bool was_woken) {
+/* Under the inner lock: takes the mutex if it may be taken; else marks that somebody waits, and
+   whether he starves. was_woken: the mark of it goes in either case. */
+static bool take_or_mark(struct mutex *mx, bool was_woken, bool starves) {
     uint32_t s = atomic_load_explicit(&mx->state, memory_order_relaxed);
     for (;;) {
         uint32_t to = was_woken ? s & ~(uint32_t)WOKEN : s;
-        bool got = (s & LOCKED) == 0;
-        to |= got ? LOCKED : WAITERS;
+        bool got = (s & LOCKED) == 0 && (was_woken || (s & STARVING) == 0);
+        to |= got ? LOCKED : WAITERS | (starves ? STARVING : 0);
         if (atomic_compare_exchange_weak_explicit(&mx->state, &s, to, memory_order_acquire,
                                                   memory_order_relaxed)) {
             return got;
@@ -55,10 +67,10 @@ static bool take_or_mark(struct mutex *mx, bool was_woken) {
     }
 }
 
-/* Under the inner lock: the first waiter is given the lock, or is woken to compete for it. */
+/* Under the inner lock, by the holder: the first waiter is given the mutex, or is woken to compete. */
 static weft__waiter *pass_on(struct mutex *mx, bool hand_over, weft__won *won) {
     weft__waiter *w = weft__waitq_claim(&mx->q, won);
-    uint32_t clear = mx->q.head == NULL ? WAITERS : 0;
+    uint32_t clear = STARVING | (mx->q.head == NULL ? WAITERS : 0);
     uint32_t set = 0;
     if (!hand_over || w == NULL) {
         clear |= LOCKED;
@@ -75,18 +87,16 @@ static weft__waiter *pass_on(struct mutex *mx, bool hand_over, weft__won *won) {
 static void leave_mutex(weft__m *m, struct mutex *mx, bool was_woken) {
     weft__won won = WEFT__LOST;
     weft__waiter *w = NULL;
-    uint32_t s = atomic_load_explicit(&mx->state, memory_order_relaxed);
-    if (was_woken) {
-        atomic_fetch_and_explicit(&mx->state, ~(uint32_t)WOKEN, memory_order_relaxed);
-        if ((s & LOCKED) == 0 && mx->q.head != NULL) {
-            w = weft__waitq_claim(&mx->q, &won);
-            if (w != NULL) {
-                atomic_fetch_or_explicit(&mx->state, WOKEN, memory_order_relaxed);
-            }
+    uint32_t clear = STARVING | (was_woken ? WOKEN : 0) | (mx->q.head == NULL ? WAITERS : 0);
+    uint32_t s = atomic_fetch_and_explicit(&mx->state, ~clear, memory_order_relaxed);
+    if ((s & LOCKED) == 0 && (s & ~clear & WOKEN) == 0 && mx->q.head != NULL) {
+        w = weft__waitq_claim(&mx->q, &won);
+        if (w != NULL) {
+            atomic_fetch_or_explicit(&mx->state, WOKEN, memory_order_relaxed);
         }
-    }
-    if (mx->q.head == NULL) {
-        atomic_fetch_and_explicit(&mx->state, ~(uint32_t)WAITERS, memory_order_relaxed);
+        if (mx->q.head == NULL) {
+            atomic_fetch_and_explicit(&mx->state, ~(uint32_t)WAITERS, memory_order_relaxed);
+        }
     }
     weft__lock_drop(&mx->lock);
     if (w != NULL) {
@@ -134,10 +144,11 @@ static bool spin(weft__m *m, struct mutex *mx) {
             weft__pause();
         }
         uint32_t s = atomic_load_explicit(&mx->state, memory_order_relaxed);
-        if ((s & LOCKED) == 0 &&
-            atomic_compare_exchange_strong_explicit(&mx->state, &s, s | LOCKED,
-                                                    memory_order_acquire, memory_order_relaxed)) {
+        if ((s & LOCKED) == 0 && try_fast(mx)) {
             return true;
+        }
+        if ((s & STARVING) != 0) {
+            return false;
         }
         if (weft__runq_has_ring(m->p)) {
             return false; /* others could run here meanwhile */
@@ -164,7 +175,8 @@ WEFT__NOINLINE static int lock_slow(struct mutex *mx, weft_time until, bool canc
                 got = -ETIMEDOUT;
                 break;
             }
-            if (take_or_mark(mx, woken)) {
+            bool starves = woken && now - t.since > STARVES_AFTER;
+            if (take_or_mark(mx, woken, starves)) {
                 weft__lock_drop(&mx->lock);
                 break;
             }
@@ -183,24 +195,17 @@ WEFT__NOINLINE static int lock_slow(struct mutex *mx, weft_time until, bool canc
     return got < 0 ? got : 0;
 }
 
+/* Nobody waits, or who was woken last is still on his way to compete: nobody need be woken. With
+   WOKEN left set the mutex stays somebody's, so this is the last touch as well. */
 WEFT__ALWAYS_INLINE bool unlock_fast(struct mutex *mx) {
-    uint32_t locked = LOCKED;
-    return atomic_compare_exchange_strong_explicit(&mx->state, &locked, 0, memory_order_release,
-                                                   memory_order_relaxed);
-}
-
-/* Under the inner lock: lets go of the mutex, to the first waiter if one can be claimed. */
-static weft__waiter *let_go(struct mutex *mx, uint32_t s, weft__won *won, int *handed) {
-    weft__waiter *first = mx->q.head;
-    bool starving =
-        first != NULL &&
-        weft__clock_now() - weft__container(first, struct turn, w)->since > STARVING;
-    *handed = starving;
-    if (first != NULL && (starving || (s & WOKEN) == 0)) {
-        return pass_on(mx, starving, won);
+    uint32_t s = LOCKED;
+    while (!atomic_compare_exchange_weak_explicit(&mx->state, &s, s & ~(uint32_t)LOCKED,
+                                                  memory_order_release, memory_order_relaxed)) {
+        if (s != LOCKED && (s & (LOCKED | WOKEN | STARVING)) != (LOCKED | WOKEN)) {
+            return false;
+        }
     }
-    atomic_fetch_and_explicit(&mx->state, ~(uint32_t)LOCKED, memory_order_release);
-    return NULL;
+    return true;
 }
 
 WEFT__NOINLINE static void unlock_slow(struct mutex *mx) {
@@ -211,17 +216,18 @@ WEFT__NOINLINE static void unlock_slow(struct mutex *mx) {
         if ((s & LOCKED) == 0) {
             weft__fatal("unlock of mutex %p, which is not locked", (void *)mx);
         }
-        if (s != LOCKED) {
+        if (mx->q.head != NULL && (s & (WOKEN | STARVING)) != WOKEN) {
             weft__won won = WEFT__LOST;
-            int handed;
-            weft__waiter *w = let_go(mx, s, &won, &handed);
+            bool hand_over = (s & STARVING) != 0;
+            weft__waiter *w = pass_on(mx, hand_over, &won);
             weft__lock_drop(&mx->lock);
             if (w != NULL) {
-                weft__wake(m, w, won, handed);
+                weft__wake(m, w, won, hand_over ? 1 : 0);
             }
             break;
         }
-        /* Who waited has left. It is still ours, so the inner lock can be dropped before it is. */
+        /* Who waited has left, or has been woken meanwhile. It is still ours, so the inner lock can
+           be dropped before it is. */
         weft__lock_drop(&mx->lock);
     } while (!unlock_fast(mx));
     weft__leave(m);
@@ -242,14 +248,7 @@ WEFT_API int weft_mutex_lock_until(weft_mutex *m, weft_time until) {
 }
 
 WEFT_API bool weft_mutex_try_lock(weft_mutex *m) {
-    uint32_t s = atomic_load_explicit(&of(m)->state, memory_order_relaxed);
-    while ((s & LOCKED) == 0) {
-        if (atomic_compare_exchange_weak_explicit(&of(m)->state, &s, s | LOCKED,
-                                                  memory_order_acquire, memory_order_relaxed)) {
-            return true;
-        }
-    }
-    return false;
+    return try_fast(of(m));
 }
 
 WEFT_API void weft_mutex_unlock(weft_mutex *m) {
