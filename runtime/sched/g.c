@@ -10,7 +10,9 @@
  *               |   ...                    |
  *        low    +--------------------------+  stack.low; the guard lies below
  *
- * Dead Gs are kept last in first out, by the P that they ended on, and through the runtime. A G's
+ * Dead Gs are kept last in first out by the P that they ended on. They move in chains of about 64
+ * between P and runtime, so that moving one costs nothing: linked by `next`; the first of a chain has
+ * its length in `id` and the next chain in `arg`. A P keeps one chain in reserve. A G's
  * wait word, timer and stack outlive its deaths; everything else is set anew at birth.
  */
 #include "sched/sched.h"
@@ -68,43 +70,59 @@ static weft__g *g_from_system(weft__r *r, int *err) {
     return g;
 }
 
-/* Takes dead Gs of the runtime: one to return, with a P some more for its cache. */
-static weft__g *g_from_runtime(weft__r *r, weft__p *p) {
+static weft__g *chain_from_runtime(weft__r *r) {
     weft__lock_take(&r->gfree_lock);
-    weft__g *g = r->gfree;
-    if (g != NULL) {
-        r->gfree = g->next;
-        r->gfree_len--;
-        while (p != NULL && p->gfree_len < WEFT__GFREE_P / 4 && r->gfree != NULL) {
-            weft__g *more = r->gfree;
-            r->gfree = more->next;
-            r->gfree_len--;
-            more->next = p->gfree;
-            p->gfree = more;
-            p->gfree_len++;
-        }
+    weft__g *chain = r->gfree;
+    if (chain != NULL) {
+        r->gfree = chain->arg;
     }
     weft__lock_drop(&r->gfree_lock);
-    return g;
+    return chain;
 }
 
-void weft__gfree_balance(weft__p *p) {
-    weft__r *r = p->r;
+static void chain_to_runtime(weft__r *r, weft__g *chain) {
     weft__lock_take(&r->gfree_lock);
-    while (p->gfree_len > WEFT__GFREE_P / 2) {
-        weft__g *g = p->gfree;
-        p->gfree = g->next;
-        p->gfree_len--;
-        g->next = r->gfree;
-        r->gfree = g;
-        r->gfree_len++;
-    }
+    chain->arg = r->gfree;
+    r->gfree = chain;
     weft__lock_drop(&r->gfree_lock);
+}
+
+/* The P's cache has grown to a chain: it becomes the reserve, the former reserve goes down. */
+void weft__gfree_rotate(weft__p *p) {
+    if (p->gfree_spare != NULL) {
+        chain_to_runtime(p->r, p->gfree_spare);
+    }
+    p->gfree->id = p->gfree_len;
+    p->gfree_spare = p->gfree;
+    p->gfree = NULL;
+    p->gfree_len = 0;
+}
+
+/* The first of a chain; the rest becomes the P's cache, or goes back. */
+static weft__g *split_chain(weft__r *r, weft__p *p, weft__g *chain) {
+    weft__g *rest = chain->next;
+    if (rest == NULL) {
+        return chain;
+    }
+    rest->id = chain->id - 1;
+    if (p != NULL) {
+        p->gfree = rest;
+        p->gfree_len = (uint32_t)rest->id;
+    } else {
+        chain_to_runtime(r, rest);
+    }
+    return chain;
 }
 
 WEFT__COLD static weft__g *g_slow(weft__r *r, weft__p *p, int *err) {
-    weft__g *g = g_from_runtime(r, p);
-    return g != NULL ? g : g_from_system(r, err);
+    weft__g *chain = NULL;
+    if (p != NULL && p->gfree_spare != NULL) {
+        chain = p->gfree_spare;
+        p->gfree_spare = NULL;
+    } else {
+        chain = chain_from_runtime(r);
+    }
+    return chain != NULL ? split_chain(r, p, chain) : g_from_system(r, err);
 }
 
 /* A spawn's part of the books: refused while stopping, counted against max_gs. */
@@ -139,8 +157,11 @@ weft__g *weft__g_new(weft__m *m, weft__r *r, weft_fn fn, void *arg, const void *
     }
     weft__g *g = p != NULL ? p->gfree : NULL;
     if (weft__likely(g != NULL)) {
-        p->gfree = g->next;
+        weft__g *next = g->next;
+        p->gfree = next;
         p->gfree_len--;
+        __builtin_prefetch(next, 1); /* a burst of spawns: its lines are on their way by then */
+        __builtin_prefetch((char *)next + WEFT__LINE, 1);
     } else {
         g = g_slow(r, p, err);
         if (g == NULL) {

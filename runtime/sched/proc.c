@@ -182,25 +182,28 @@ static void resetspinning(weft__m *m) {
 
 /* ---- sources ----------------------------------------------------------------------------------- */
 
-/* Up to `most` from the global queue: one to return, the rest to the ring. */
+/* Up to `most` from the global queue: one to return, the rest to the ring, which has room for them
+   (each G is touched once: its line is most likely cold). */
 static weft__g *globq_get(weft__p *p, uint32_t most) {
     weft__r *r = p->r;
     p->global_tick = atomic_load_explicit(&p->tick, memory_order_relaxed);
     if (atomic_load_explicit(&r->globq_len, memory_order_acquire) == 0) {
         return NULL;
     }
-    weft__glist l = {0};
     weft__lock_take(&r->lock);
     uint32_t n = r->globq.len / (uint32_t)r->nprocs + 1;
     n = n < most ? n : most;
-    while (n-- > 0 && r->globq.len > 0) {
-        weft__glist_push(&l, weft__glist_pop(&r->globq));
+    n = n < r->globq.len ? n : r->globq.len;
+    weft__g *first = weft__glist_pop(&r->globq);
+    uint32_t t = atomic_load_explicit(&p->tail, memory_order_relaxed);
+    for (uint32_t i = 1; i < n; i++) {
+        atomic_store_explicit(&p->ring[t++ % WEFT__RING], weft__glist_pop(&r->globq),
+                              memory_order_relaxed);
     }
+    atomic_store_explicit(&p->tail, t, memory_order_release);
     atomic_store_explicit(&r->globq_len, r->globq.len, memory_order_release);
     weft__lock_drop(&r->lock);
-    weft__g *g = weft__glist_pop(&l);
-    weft__runqput_list(p, &l);
-    return g;
+    return first;
 }
 
 /* Drains the injection queue, oldest first, into the ring. */
@@ -303,8 +306,8 @@ static void look_outside(weft__m *m) {
         }
     }
     take_injected(m);
-    if (weft__unlikely(p->gfree_len > WEFT__GFREE_P)) {
-        weft__gfree_balance(p);
+    if (weft__unlikely(p->gfree_len >= WEFT__GFREE_CHAIN)) {
+        weft__gfree_rotate(p);
     }
 }
 

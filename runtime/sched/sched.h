@@ -205,7 +205,7 @@ enum { WEFT__TIMER_G = 0, WEFT__TIMER_K = 1 }; /* weft__timer.kind */
 enum {
     WEFT__RING = 256,
     WEFT__PICKS = 16,      /* direct picks between two looks from g0 */
-    WEFT__GFREE_P = 256,   /* dead Gs kept by a P; half goes to the runtime above that */
+    WEFT__GFREE_CHAIN = 64, /* dead Gs that move together between a P and the runtime */
     WEFT__GLOBAL_EVERY = 61,
 };
 
@@ -229,6 +229,7 @@ struct weft__p {
     uint32_t global_tick;       /* tick at the last look at the global queue */
     weft__g *gfree;             /* dead Gs, last in first out */
     uint32_t gfree_len;
+    weft__g *gfree_spare;       /* a chain of them in reserve, or NULL */
     uint32_t index;
     uint64_t id_next, id_end; /* numbers for new Gs */
     uint64_t rand;
@@ -330,8 +331,7 @@ struct weft_runtime {
     void (*_Atomic net_stop)(weft__r *r);
 
     weft__lock gfree_lock __attribute__((aligned(WEFT__LINE)));
-    weft__g *gfree;
-    uint32_t gfree_len;
+    weft__g *gfree; /* chains of dead Gs: see g.c */
     _Atomic uint64_t next_id;
     _Atomic int64_t gcount; /* kept only with cfg.max_gs */
     weft__pstats stats;     /* of callers without a P; under stats_lock */
@@ -457,7 +457,7 @@ int weft__g_start(weft__m *m, weft__r *r, weft_fn fn, void *arg, const void *sit
 void weft__g_exit(weft__m *m, int result) WEFT__NORETURN;
 int weft__g_start_copy(weft__m *m, weft__r *r, weft_fn fn, const void *arg, size_t bytes,
                        const void *site);
-void weft__gfree_balance(weft__p *p);
+void weft__gfree_rotate(weft__p *p);
 void weft__g_reap(weft__m *m, weft__g *g); /* the far side's part of an end */
 void weft__each_g(weft__r *r, void (*fn)(weft__g *g, void *arg), void *arg);
 void weft__g_free_all(weft__r *r); /* names and fibers, before the stacks go */
