@@ -553,18 +553,19 @@ def test_pieces():
             for byte in encode("SET", "slow", b"a\r\nb") + b"GET slow\r\n":
                 c.send(bytes([byte]))
             check([c.answer(), c.answer()] == [OK, b"a\r\nb"], "byte by byte")
-        before = s.descriptors()
+        before = s.descriptors()  # the one above may still be among them
         for half in (
             b"*",
             b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100\r\nab",
             b"GET sl",
             encode("GET", "slow")[:-1],
         ):
-            c = s.client()
-            c.send(half)
-            c.close()
+            for _ in range(20):
+                c = s.client()
+                c.send(half)
+                c.close()
         check(
-            within(PATIENCE, lambda: s.descriptors() == before),
+            within(PATIENCE, lambda: s.descriptors() <= before),
             "half a command, then close: gone without a trace",
         )
         with s.client() as c:
