@@ -60,6 +60,7 @@ class Server:
 
     def __init__(self, *args):
         self.args = args
+        self.ends_with = 0
 
     def __enter__(self):
         self.process = subprocess.Popen(
@@ -81,7 +82,8 @@ class Server:
             status = "none: it had to be killed"
         self.process.stdout.close()
         if kind is None:
-            check(status == 0, f"the server ends with status 0 (it was {status})")
+            want = self.ends_with
+            check(status == want, f"the server ends with status {want} (it was {status})")
 
     def client(self):
         return Client(self.port)
@@ -909,6 +911,22 @@ def test_drain_has_an_end():
         clock(took < 5, f"it took {took:.1f} s")
         stuck.close()
         talker.close()
+
+
+def test_second_signal():
+    """Somebody is out of patience: it ends at once, and says by its status which signal it was."""
+    with Server() as s:
+        with s.client() as c:
+            c.ask("SET", "large", b"x" * (1 << 22))
+        stuck = s.client()
+        stuck.send(encode("GET", "large") * 20)
+        stuck.answer()
+        s.process.send_signal(signal.SIGTERM)
+        check(within(PATIENCE, lambda: not can_connect(s.port)), "the first one begins the drain")
+        s.process.send_signal(signal.SIGINT)
+        check(s.process.wait(PATIENCE) == 128 + signal.SIGINT, "the second one ends it")
+        stuck.close()
+        s.ends_with = 128 + signal.SIGINT
 
 
 def test_shutdown():
