@@ -47,8 +47,8 @@ static int accept_all(void *arg) {
             return 0;
         } else {
             fprintf(stderr, "kv: accept: %s\n", weft_strerror(err));
-            weft_sleep(100 *
-                       WEFT_MILLISECOND); /* it has ridden out what passes; do not fill the log */
+            /* What passes it has ridden out: this one may come again at once, and fill the log. */
+            weft_sleep(100 * WEFT_MILLISECOND);
         }
     }
 }
