@@ -104,6 +104,7 @@ static int write_out(void *arg, const char *data, size_t n) {
 /* In. */
 
 static bool resize_in(struct connection *c, size_t room) {
+    if (room < IN_FIRST) room = IN_FIRST;
     char *in = realloc(c->in, room);
 
     if (in == NULL) return false;

@@ -14,7 +14,6 @@ static void server_section(struct server *s, FILE *f) {
     fprintf(f, "server_name:weft-kv\r\n");
     fprintf(f, "weft_version:%s\r\n", weft_version());
     fprintf(f, "multiplexing_api:weft\r\n");
-    fprintf(f, "weft_features:%s\r\n", weft_features());
     fprintf(f, "arch_bits:%zu\r\n", sizeof(void *) * 8);
     fprintf(f, "process_id:%ld\r\n", (long)getpid());
     fprintf(f, "tcp_port:%d\r\n", s->port);

@@ -17,8 +17,7 @@
 struct signals {
     sigset_t set;
     struct server *server;
-    atomic_bool
-        over; /* the server has ended by itself: the next signal is main's, to end the thread */
+    atomic_bool over; /* the server has ended by itself: the thread shall end */
     pthread_t thread;
 };
 
@@ -32,9 +31,9 @@ static void *wait_for_signals(void *arg) {
     struct signals *s = arg;
     int which;
 
-    for (int count = 1; sigwait(&s->set, &which) == 0; count++) {
-        if (atomic_load(&s->over)) break;
-        if (count == 2) _exit(128 + which);
+    for (int count = 0; sigwait(&s->set, &which) == 0 && !atomic_load(&s->over);) {
+        if (which == SIGUSR1) continue;
+        if (++count == 2) _exit(128 + which);
         server_stop(s->server);
     }
     return NULL;
@@ -45,13 +44,14 @@ static int signals_start(struct signals *s, struct server *server) {
     sigemptyset(&s->set);
     sigaddset(&s->set, SIGINT);
     sigaddset(&s->set, SIGTERM);
+    sigaddset(&s->set, SIGUSR1); /* from signals_end only: others are not listened to */
     int err = pthread_sigmask(SIG_BLOCK, &s->set, NULL);
     return err != 0 ? err : pthread_create(&s->thread, NULL, wait_for_signals, s);
 }
 
 static void signals_end(struct signals *s) {
     atomic_store(&s->over, true);
-    pthread_kill(s->thread, SIGTERM);
+    pthread_kill(s->thread, SIGUSR1);
     pthread_join(s->thread, NULL);
 }
 

@@ -2,6 +2,7 @@
 #include "server.h"
 #include "connection.h"
 #include "db.h"
+#include "trim.h"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -46,8 +47,8 @@ static int accept_all(void *arg) {
             return 0;
         } else {
             fprintf(stderr, "kv: accept: %s\n", weft_strerror(err));
-            weft_sleep(100 *
-                       WEFT_MILLISECOND); /* it has ridden out what passes; do not fill the log */
+            /* What passes it has ridden out: this one may come again at once, and fill the log. */
+            weft_sleep(100 * WEFT_MILLISECOND);
         }
     }
 }
@@ -89,7 +90,9 @@ int server_run(struct server *s, const struct options *o) {
     err = db_new(&s->db);
     if (err < 0) return err;
     err = listen_on(s);
+    if (err == 0) err = trim_start();
     if (err == 0) err = serve(s);
+    trim_stop();
     db_stop(s->db);
     return err;
 }

@@ -60,6 +60,7 @@ class Server:
 
     def __init__(self, *args):
         self.args = args
+        self.ends_with = 0
 
     def __enter__(self):
         self.process = subprocess.Popen(
@@ -81,7 +82,8 @@ class Server:
             status = "none: it had to be killed"
         self.process.stdout.close()
         if kind is None:
-            check(status == 0, f"the server ends with status 0 (it was {status})")
+            want = self.ends_with
+            check(status == want, f"the server ends with status {want} (it was {status})")
 
     def client(self):
         return Client(self.port)
@@ -553,18 +555,19 @@ def test_pieces():
             for byte in encode("SET", "slow", b"a\r\nb") + b"GET slow\r\n":
                 c.send(bytes([byte]))
             check([c.answer(), c.answer()] == [OK, b"a\r\nb"], "byte by byte")
-        before = s.descriptors()
+        before = s.descriptors()  # the one above may still be among them
         for half in (
             b"*",
             b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100\r\nab",
             b"GET sl",
             encode("GET", "slow")[:-1],
         ):
-            c = s.client()
-            c.send(half)
-            c.close()
+            for _ in range(20):
+                c = s.client()
+                c.send(half)
+                c.close()
         check(
-            within(PATIENCE, lambda: s.descriptors() == before),
+            within(PATIENCE, lambda: s.descriptors() <= before),
             "half a command, then close: gone without a trace",
         )
         with s.client() as c:
@@ -765,7 +768,8 @@ def test_idle():
 def test_many_idle():
     """Thousands of connections that say nothing: what each costs, and that all of it comes back."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    count = 10000 if soft < 0 else min(10000, soft - 200)
+    count = 10000 if MEMORY else 2000  # the thread sanitizer has room for 8,000 green threads
+    count = min(count, soft - 200)
     with Server("--idle-timeout", "6") as s:
         with s.client() as c:
             c.ask("PING")
@@ -907,6 +911,22 @@ def test_drain_has_an_end():
         clock(took < 5, f"it took {took:.1f} s")
         stuck.close()
         talker.close()
+
+
+def test_second_signal():
+    """Somebody is out of patience: it ends at once, and says by its status which signal it was."""
+    with Server() as s:
+        with s.client() as c:
+            c.ask("SET", "large", b"x" * (1 << 22))
+        stuck = s.client()
+        stuck.send(encode("GET", "large") * 20)
+        stuck.answer()
+        s.process.send_signal(signal.SIGTERM)
+        check(within(PATIENCE, lambda: not can_connect(s.port)), "the first one begins the drain")
+        s.process.send_signal(signal.SIGINT)
+        check(s.process.wait(PATIENCE) == 128 + signal.SIGINT, "the second one ends it")
+        stuck.close()
+        s.ends_with = 128 + signal.SIGINT
 
 
 def test_shutdown():

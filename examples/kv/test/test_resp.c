@@ -39,10 +39,11 @@ static bool parses_to(struct bytes input, size_t argc, const struct bytes *argv,
         CHECK(parses_to(LITERAL(input), n_, want_, 3));                                            \
     } while (0)
 
+/* In pieces of many sizes; not the smallest for what is long, since each piece costs a copy. */
 static bool fails_with(struct bytes input, const char *why) {
     char want[128];
     snprintf(want, sizeof want, "ERR Protocol error: %s", why);
-    for (size_t step = 1; step <= input.n; step = step * 2 + 1) {
+    for (size_t step = 1 + input.n / 100; step <= input.n; step = step * 2 + 1) {
         struct resp_parser p;
         char *data;
         resp_init(&p);
