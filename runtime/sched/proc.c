@@ -419,6 +419,14 @@ static weft__g *steal_work(weft__m *m) {
 
 /* ---- idle -------------------------------------------------------------------------------------- */
 
+/* Who calls an M out marks it first, then wakes it if it is parked (both under the lock) or else breaks
+   the poll. So an M looks again under the lock before it parks, and behind the token before it polls:
+   the break may have been taken by whoever held the token before. */
+static bool shall_leave(weft__m *m) {
+    return atomic_load_explicit(&m->exit, memory_order_acquire) ||
+           (m->main && atomic_load_explicit(&m->r->leave_main, memory_order_acquire) != 0);
+}
+
 /* Takes any idle P, as a spinner: whoever comes back for work that was seen. */
 static bool take_idle_p(weft__m *m, bool spinning) {
     weft__r *r = m->r;
@@ -481,7 +489,7 @@ static bool wait_in_poller(weft__m *m) {
     weft__glist l = {0};
     int64_t now = weft__clock_now();
     int64_t when = weft__timers_next(r);
-    if (when > now) {
+    if (when > now && !shall_leave(m)) {
         atomic_store(&r->poll_until, when);
         /* An adder that read 0 has broken us; one that came before is in `when`. */
         netpoll(r, when, &l);
@@ -508,7 +516,7 @@ static bool wait_in_poller(weft__m *m) {
 static void stopm(weft__m *m) {
     weft__r *r = m->r;
     weft__lock_take(&r->lock);
-    if (atomic_load(&m->exit)) {
+    if (shall_leave(m)) {
         weft__lock_drop(&r->lock);
         return;
     }
@@ -549,7 +557,7 @@ static void go_idle(weft__m *m) {
         return;
     }
 #endif
-    if (!atomic_load(&m->exit) && weft__poll_wanted(r) && atomic_exchange(&r->polling, 1) == 0) {
+    if (weft__poll_wanted(r) && atomic_exchange(&r->polling, 1) == 0) {
         if (wait_in_poller(m)) {
             return;
         }
@@ -562,11 +570,6 @@ static void go_idle(weft__m *m) {
         }
     }
     stopm(m);
-}
-
-static bool shall_leave(weft__m *m) {
-    return atomic_load_explicit(&m->exit, memory_order_acquire) ||
-           (m->main && atomic_load_explicit(&m->r->leave_main, memory_order_acquire) != 0);
 }
 
 /* A G to run, this M holding a P; NULL: the M shall leave. */
