@@ -320,7 +320,8 @@ static weft__g *look_local(weft__p *p, bool ring_first) {
 static weft__g *look(weft__m *m) {
     weft__p *p = m->p;
     bool ring_first = p->picks >= WEFT__PICKS;
-    p->picks = 0;
+    p->picks = ring_first ? 0 : p->picks + 1; /* this pick counts too: else two who wake each other
+                                                 by way of g0 each time would starve the ring */
     look_outside(m);
     weft__g *g = NULL;
     uint32_t tick = atomic_load_explicit(&p->tick, memory_order_relaxed);

@@ -224,7 +224,7 @@ struct weft__p {
     _Atomic(weft__g *) runnext; /* only the holder makes it non-NULL; thieves may only empty it */
     _Atomic uint32_t tail;      /* the holder's; release */
     _Atomic uint32_t tick;      /* picks so far; thieves watch it move */
-    uint32_t picks;             /* direct picks since the last look from g0 */
+    uint32_t picks;             /* picks since the ring came first; at WEFT__PICKS g0 looks */
     uint32_t global_tick;       /* tick at the last look at the global queue */
     weft__g *gfree;             /* dead Gs, last in first out */
     uint32_t gfree_len;
