@@ -183,9 +183,12 @@ static void resetspinning(weft__m *m) {
 
 /* ---- sources ----------------------------------------------------------------------------------- */
 
-/* Up to `most` from the global queue: one to return, the rest to the ring. */
-static weft__g *globq_get(weft__p *p, uint32_t most) {
-    weft__r *r = p->r;
+/* Up to `most` from the global queue: one to return, the rest to the ring. On the way they lie in no
+   queue, so an idler's last look may pass them over: a wake is owed for them, as for all that is put
+   in the ring. */
+static weft__g *globq_get(weft__m *m, uint32_t most) {
+    weft__r *r = m->r;
+    weft__p *p = m->p;
     p->global_tick = atomic_load_explicit(&p->tick, memory_order_relaxed);
     if (atomic_load_explicit(&r->globq_len, memory_order_acquire) == 0) {
         return NULL;
@@ -200,7 +203,10 @@ static weft__g *globq_get(weft__p *p, uint32_t most) {
     atomic_store_explicit(&r->globq_len, r->globq.len, memory_order_release);
     weft__lock_drop(&r->lock);
     weft__g *g = weft__glist_pop(&l);
-    weft__runqput_list(p, &l);
+    if (l.len > 0) {
+        m->owed |= WEFT__OWED_WORK;
+        weft__runqput_list(p, &l);
+    }
     return g;
 }
 
@@ -224,9 +230,7 @@ static void take_injected(weft__m *m) {
         weft__glist_push(&l, oldest);
         oldest = next;
     }
-    if (l.len > 1) {
-        m->owed |= WEFT__OWED_WORK;
-    }
+    m->owed |= WEFT__OWED_WORK;
     weft__runqput_list(p, &l);
 }
 
@@ -326,13 +330,13 @@ static weft__g *look(weft__m *m) {
     weft__g *g = NULL;
     uint32_t tick = atomic_load_explicit(&p->tick, memory_order_relaxed);
     if (tick - p->global_tick >= WEFT__GLOBAL_EVERY - WEFT__PICKS) {
-        g = globq_get(p, 1);
+        g = globq_get(m, 1);
     }
     if (g == NULL) {
         g = look_local(p, ring_first);
     }
     if (g == NULL) {
-        g = globq_get(p, WEFT__RING / 2);
+        g = globq_get(m, WEFT__RING / 2);
     }
     if (g == NULL) {
         look_poller(m);
