@@ -58,25 +58,52 @@ void weft__acquirep(weft__m *m, weft__p *p) {
     p->picks = 0;
 }
 
+/* Gives P to an idle M, if there is one: then the lock, held, is dropped here. */
+static bool to_idle_m(weft__r *r, weft__p *p, bool spinning) {
+    weft__m *m = r->midle;
+    if (m == NULL) {
+        return false;
+    }
+    r->midle = m->idle_link;
+    r->nmidle--;
+    m->parked = false;
+    m->spinning = spinning;
+    m->nextp = p;
+    weft__lock_drop(&r->lock);
+    weft__note_wake(&m->note);
+    return true;
+}
+
+/* No M could be had for p, which goes back. The M to come for it may be on its way to park or to poll,
+   past its last look at the queues: `m_wanted` makes it look once more. The lock is held and dropped. */
+static void no_m(weft__r *r, weft__p *p, bool spinning) {
+    weft__pidleput(r, p);
+    if (spinning) {
+        atomic_fetch_sub(&r->nmspinning, 1);
+    }
+    atomic_store(&r->m_wanted, true);
+    weft__lock_drop(&r->lock);
+    weft__fence_full(); /* pairs with the one behind the token */
+    if (atomic_load(&r->polling) != 0) {
+        weft__poller_break(r->poller);
+    }
+}
+
+/* The thread for p could not be made: the lock is held and dropped. */
+void weft__not_made(weft__r *r, weft__p *p) {
+    r->nm--;
+    if (!to_idle_m(r, p, p->make_spinning)) {
+        no_m(r, p, p->make_spinning);
+    }
+}
+
 /* Gives P to an idle M, or has one made. The lock is held and dropped here. */
 static void startm(weft__r *r, weft__p *p, bool spinning) {
-    weft__m *m = r->midle;
-    if (m != NULL) {
-        r->midle = m->idle_link;
-        r->nmidle--;
-        m->parked = false;
-        m->spinning = spinning;
-        m->nextp = p;
-        weft__lock_drop(&r->lock);
-        weft__note_wake(&m->note);
+    if (to_idle_m(r, p, spinning)) {
         return;
     }
-    if ((int)r->nm >= r->cfg.max_threads) { /* the P waits for an M to come back */
-        weft__pidleput(r, p);
-        if (spinning) {
-            atomic_fetch_sub(&r->nmspinning, 1);
-        }
-        weft__lock_drop(&r->lock);
+    if ((int)r->nm >= r->cfg.max_threads) {
+        no_m(r, p, spinning);
         return;
     }
     r->nm++; /* counted from here, so that nobody takes the program for dead */
@@ -432,21 +459,32 @@ static bool shall_leave(weft__m *m) {
            (m->main && atomic_load_explicit(&m->r->leave_main, memory_order_acquire) != 0);
 }
 
+/* Under the lock: takes any idle P. As a spinner, M looks at everything next, for whoever wanted one;
+   so do all who give a P up when none is idle. */
+static bool get_idle_p(weft__m *m, bool spinning) {
+    weft__r *r = m->r;
+    weft__p *p = pidleget(r);
+    if (p == NULL || spinning) {
+        atomic_store_explicit(&r->m_wanted, false, memory_order_relaxed);
+    }
+    if (p == NULL) {
+        return false;
+    }
+    if (spinning) {
+        atomic_fetch_add(&r->nmspinning, 1);
+        m->spinning = true;
+    }
+    weft__acquirep(m, p);
+    return true;
+}
+
 /* Takes any idle P, as a spinner: whoever comes back for work that was seen. */
 static bool take_idle_p(weft__m *m, bool spinning) {
     weft__r *r = m->r;
     weft__lock_take(&r->lock);
-    weft__p *p = pidleget(r);
-    if (p != NULL && spinning) {
-        atomic_fetch_add(&r->nmspinning, 1);
-        m->spinning = true;
-    }
+    bool got = get_idle_p(m, spinning);
     weft__lock_drop(&r->lock);
-    if (p == NULL) {
-        return false;
-    }
-    weft__acquirep(m, p);
-    return true;
+    return got;
 }
 
 void weft__takep(weft__m *m) {
@@ -492,9 +530,10 @@ void weft__releasep(weft__m *m) {
 static bool wait_in_poller(weft__m *m) {
     weft__r *r = m->r;
     weft__glist l = {0};
+    weft__fence_full(); /* between the token and all that is looked at behind it */
     int64_t now = weft__clock_now();
     int64_t when = weft__timers_next(r);
-    if (when > now && !shall_leave(m)) {
+    if (when > now && !shall_leave(m) && !atomic_load(&r->m_wanted)) {
         atomic_store(&r->poll_until, when);
         /* An adder that read 0 has broken us; one that came before is in `when`. */
         netpoll(r, when, &l);
@@ -521,7 +560,7 @@ static bool wait_in_poller(weft__m *m) {
 static void stopm(weft__m *m) {
     weft__r *r = m->r;
     weft__lock_take(&r->lock);
-    if (shall_leave(m)) {
+    if (shall_leave(m) || (atomic_load(&r->m_wanted) && get_idle_p(m, true))) {
         weft__lock_drop(&r->lock);
         return;
     }

@@ -309,6 +309,7 @@ struct weft_runtime {
     weft__m *allm;               /* lock; never shrinks before the stop */
     weft__p *make_list;          /* lock: Ps that wait for the maker */
     bool make_stop;              /* lock */
+    _Atomic bool m_wanted;       /* lock to write: a wake found no M: who would park looks again */
     uint64_t threads_created;    /* lock */
     bool dead;                   /* lock: the program is stuck for ever and has been told so */
 
@@ -416,6 +417,7 @@ WEFT__ALWAYS_INLINE void weft__runqput_next(weft__m *m, weft__p *p, weft__g *g) 
 /* ---- finding work, idle and wake (proc.c) ------------------------------------------------------ */
 void weft__schedule(weft__m *m); /* g0's loop; returns when the M shall leave the scheduler, without a P */
 void weft__wakep(weft__r *r, _Atomic uint64_t *cause);
+void weft__not_made(weft__r *r, weft__p *p); /* lock held, dropped: the maker has no M for p */
 void weft__inject(weft__r *r, weft__g *g);                      /* from outside a P of r */
 void weft__ready_far(weft__m *m, weft__g *g);
 void weft__pidleput(weft__r *r, weft__p *p); /* lock held */
