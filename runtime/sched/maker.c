@@ -48,6 +48,17 @@ void weft__m_end(weft__m *m) {
     weft__m_set_self(NULL);
 }
 
+/* An M has left for good; the others may be all that is left, and stuck. */
+void weft__m_gone(weft__r *r) {
+    weft__lock_take(&r->lock);
+    r->nm--;
+    bool dead = weft__checkdead(r);
+    weft__lock_drop(&r->lock);
+    if (dead) {
+        weft__stuck_report(r);
+    }
+}
+
 static void *m_body(void *arg) {
     weft__m *m = arg;
     weft__thread_exact_timers();

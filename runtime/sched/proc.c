@@ -601,6 +601,9 @@ static void go_idle(weft__m *m) {
         return;
     }
 #endif
+    if (weft__unlikely(atomic_load(&r->draining) != 0) && weft__no_g_left(r)) {
+        weft__note_wake(&r->drained);
+    }
     if (weft__poll_wanted(r) && atomic_exchange(&r->polling, 1) == 0) {
         if (wait_in_poller(m)) {
             return;
