@@ -33,7 +33,9 @@ static bool something_may_come(weft__r *r) {
 }
 
 bool weft__checkdead(weft__r *r) {
-    if (r->nm != r->nmidle || r->make_list != NULL) {
+    uint32_t busy = r->nm - r->nmidle;
+    bool poller = busy == 1 && atomic_load(&r->polling) != 0;
+    if ((busy != 0 && !poller) || r->make_list != NULL) {
         return false;
     }
     if (atomic_load(&r->leave_main) != 0 && !r->main_exited) {
@@ -43,7 +45,11 @@ bool weft__checkdead(weft__r *r) {
         r->make_stop || something_may_come(r) || weft__no_g_left(r)) {
         return false;
     }
-    r->dead = true;
+    if (poller) { /* it sleeps for what is no more: it shall come back and be the last */
+        weft__poller_break(r->poller);
+        return false;
+    }
+    atomic_store(&r->dead, true);
     return true;
 }
 
