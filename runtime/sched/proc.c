@@ -612,7 +612,7 @@ static void go_idle(weft__m *m) {
         /* Somebody sleeps there; perhaps for longer than what this P had seen. */
         int64_t when = weft__timers_next(r);
         int64_t until = atomic_load(&r->poll_until);
-        if (when < until) {
+        if (until == 0 ? when != INT64_MAX : when < until) { /* 0: it may have looked before us */
             weft__poller_break(r->poller);
         }
     }
