@@ -356,7 +356,8 @@ static void teardown(weft__r *r) {
     if (dead) {
         return; /* its Gs stand in queues of the user's: what they stand on stays */
     }
-    while (atomic_load(&r->users) != 0) {
+    /* A plain thread in a call on a connection holds its record, and by it r. */
+    while (atomic_load(&r->users) != 0 || atomic_load(&r->conns_open) != 0) {
         weft__thread_nap(20 * WEFT_MICROSECOND);
     }
     free_parts(r);
