@@ -57,14 +57,15 @@ static weft__g *g_from_system(weft__r *r, int *err) {
     if (*err != 0) {
         return NULL;
     }
-    weft__g *g = g_of_stack(st);
-    g->stack = st; /* the rest of its memory is zero, as it came from the system */
+    weft__g *g = g_of_stack(st); /* zero, as it came from the system */
+    g->stack.bytes = st.bytes;
     g->r = r;
     *canary_of(g) = canary();
 #ifdef WEFT__ASAN
     g->fiber.asan_low = st.low;
     g->fiber.asan_bytes = st.bytes;
 #endif
+    __atomic_store_n(&g->stack.low, st.low, __ATOMIC_RELEASE); /* each_stack sees a G from here */
     return g;
 }
 
@@ -287,7 +288,7 @@ struct each {
 static void each_stack(weft__stack st, void *arg) {
     struct each *e = arg;
     weft__g *g = g_of_stack(st);
-    if (g->stack.low == st.low) { /* else it has been handed out this very moment */
+    if (__atomic_load_n(&g->stack.low, __ATOMIC_ACQUIRE) == st.low) { /* else not yet a G */
         e->fn(g, e->arg);
     }
 }
