@@ -120,10 +120,10 @@ static int wait_events(weft__poller *p, struct epoll_event *ev, int64_t until) {
     if (left <= SHORT_WAIT && !p->no_pwait2) {
         struct timespec ts = {.tv_sec = 0, .tv_nsec = (long)left};
         int n = (int)syscall(SYS_epoll_pwait2, p->epfd, ev, BATCH, &ts, NULL, 0);
-        if (n >= 0 || errno != ENOSYS) {
+        if (n >= 0 || errno == EINTR) {
             return n;
         }
-        p->no_pwait2 = true;
+        p->no_pwait2 = true; /* the kernel lacks it, or a filter forbids it: EPERM, not only ENOSYS */
     }
 #endif
     /* Set for earlier, it may stay: deadlines that are pushed on all the time then cost one return

@@ -42,6 +42,7 @@ int weft__poller_poll(weft__poller *p, int64_t until, weft__poll_sink sink, void
     (void)sink, (void)arg;
     if (until != 0 && weft__note_sleep_until(&p->note, until)) {
         weft__note_clear(&p->note); /* one waiting poll at a time: nobody else clears it */
+        weft__fence_full();         /* and we look behind: a break before this told of something */
     }
     return 0;
 }

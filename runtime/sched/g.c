@@ -59,14 +59,15 @@ static weft__g *g_from_system(weft__r *r, int *err) {
     if (*err != 0) {
         return NULL;
     }
-    weft__g *g = g_of_stack(st);
-    g->stack = st; /* the rest of its memory is zero, as it came from the system */
+    weft__g *g = g_of_stack(st); /* zero, as it came from the system */
+    g->stack.bytes = st.bytes;
     g->r = r;
     *canary_of(g) = canary();
 #ifdef WEFT__ASAN
     g->fiber.asan_low = st.low;
     g->fiber.asan_bytes = st.bytes;
 #endif
+    __atomic_store_n(&g->stack.low, st.low, __ATOMIC_RELEASE); /* each_stack sees a G from here */
     return g;
 }
 
@@ -138,6 +139,30 @@ static int admit(weft__r *r) {
     return 0;
 }
 
+static void count_far(weft__r *r, _Atomic uint64_t *counter) {
+    weft__lock_take(&r->stats_lock);
+    weft__count(counter, 1);
+    weft__lock_drop(&r->stats_lock);
+}
+
+/* The same without a P. A spawner with a P is a G, which the stop sees in the books (a timer that fires
+   just then is dropped, as all that are left). This one is entered before it asks: it sees `stopping`,
+   or the stop sees it; else the stop could find nobody left while the G is being made. */
+static int admit_far(weft__r *r) {
+    count_far(r, &r->stats.created);
+    weft__fence_full();
+    return admit(r);
+}
+
+/* It was entered, and was not born: who waits for the last G to end may have seen it. */
+static void not_born(weft__r *r) {
+    count_far(r, &r->stats.ended);
+    weft__fence_full();
+    if (atomic_load(&r->draining) != 0) {
+        weft__note_wake(&r->drained);
+    }
+}
+
 static uint64_t new_id(weft__r *r, weft__p *p) {
     if (p == NULL) {
         return atomic_fetch_add_explicit(&r->next_id, 1, memory_order_relaxed);
@@ -151,8 +176,11 @@ static uint64_t new_id(weft__r *r, weft__p *p) {
 
 weft__g *weft__g_new(weft__m *m, weft__r *r, weft_fn fn, void *arg, const void *site, int *err) {
     weft__p *p = m != NULL && m->r == r ? m->p : NULL;
-    *err = admit(r);
+    *err = weft__likely(p != NULL) ? admit(r) : admit_far(r);
     if (weft__unlikely(*err != 0)) {
+        if (p == NULL) {
+            not_born(r);
+        }
         return NULL;
     }
     weft__g *g = p != NULL ? p->gfree : NULL;
@@ -168,6 +196,9 @@ weft__g *weft__g_new(weft__m *m, weft__r *r, weft_fn fn, void *arg, const void *
             if (r->cfg.max_gs != 0) {
                 atomic_fetch_sub(&r->gcount, 1);
             }
+            if (p == NULL) {
+                not_born(r);
+            }
             return NULL;
         }
     }
@@ -182,10 +213,6 @@ weft__g *weft__g_new(weft__m *m, weft__r *r, weft_fn fn, void *arg, const void *
 #endif
     if (weft__likely(p != NULL)) {
         weft__count(&p->stats.created, 1);
-    } else {
-        weft__lock_take(&r->stats_lock);
-        weft__count(&r->stats.created, 1);
-        weft__lock_drop(&r->stats_lock);
     }
     return g;
 }
@@ -282,7 +309,7 @@ struct each {
 static void each_stack(weft__stack st, void *arg) {
     struct each *e = arg;
     weft__g *g = g_of_stack(st);
-    if (g->stack.low == st.low) { /* else it has been handed out this very moment */
+    if (__atomic_load_n(&g->stack.low, __ATOMIC_ACQUIRE) == st.low) { /* else not yet a G */
         e->fn(g, e->arg);
     }
 }

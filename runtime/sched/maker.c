@@ -48,6 +48,17 @@ void weft__m_end(weft__m *m) {
     weft__m_set_self(NULL);
 }
 
+/* An M has left for good; the others may be all that is left, and stuck. */
+void weft__m_gone(weft__r *r) {
+    weft__lock_take(&r->lock);
+    r->nm--;
+    bool dead = weft__checkdead(r);
+    weft__lock_drop(&r->lock);
+    if (dead) {
+        weft__stuck_report(r);
+    }
+}
+
 static void *m_body(void *arg) {
     weft__m *m = arg;
     weft__thread_exact_timers();
@@ -64,18 +75,14 @@ static void *m_body(void *arg) {
     return NULL;
 }
 
-/* The P for which no M could be made goes back; whoever frees one next takes it. */
+/* No M for p: another takes it, or whoever comes back next. */
 static void give_back(weft__r *r, weft__p *p, int err) {
     weft__lock_take(&r->lock);
-    r->nm--;
-    if (p->make_spinning) {
-        atomic_fetch_sub(&r->nmspinning, 1);
-    }
-    weft__pidleput(r, p);
-    weft__lock_drop(&r->lock);
+    uint32_t left = r->nm - 1;
+    weft__not_made(r, p);
     if (err != 0) {
         weft__log(r, WEFT_LOG_WARNING, "no thread could be made (%s): %u run", weft_strerror(err),
-                  r->nm);
+                  left);
     }
 }
 

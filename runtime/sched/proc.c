@@ -58,25 +58,52 @@ void weft__acquirep(weft__m *m, weft__p *p) {
     p->picks = 0;
 }
 
+/* Gives P to an idle M, if there is one: then the lock, held, is dropped here. */
+static bool to_idle_m(weft__r *r, weft__p *p, bool spinning) {
+    weft__m *m = r->midle;
+    if (m == NULL) {
+        return false;
+    }
+    r->midle = m->idle_link;
+    r->nmidle--;
+    m->parked = false;
+    m->spinning = spinning;
+    m->nextp = p;
+    weft__lock_drop(&r->lock);
+    weft__note_wake(&m->note);
+    return true;
+}
+
+/* No M could be had for p, which goes back. The M to come for it may be on its way to park or to poll,
+   past its last look at the queues: `m_wanted` makes it look once more. The lock is held and dropped. */
+static void no_m(weft__r *r, weft__p *p, bool spinning) {
+    weft__pidleput(r, p);
+    if (spinning) {
+        atomic_fetch_sub(&r->nmspinning, 1);
+    }
+    atomic_store(&r->m_wanted, true);
+    weft__lock_drop(&r->lock);
+    weft__fence_full(); /* pairs with the one behind the token */
+    if (atomic_load(&r->polling) != 0) {
+        weft__poller_break(r->poller);
+    }
+}
+
+/* The thread for p could not be made: the lock is held and dropped. */
+void weft__not_made(weft__r *r, weft__p *p) {
+    r->nm--;
+    if (!to_idle_m(r, p, p->make_spinning)) {
+        no_m(r, p, p->make_spinning);
+    }
+}
+
 /* Gives P to an idle M, or has one made. The lock is held and dropped here. */
 static void startm(weft__r *r, weft__p *p, bool spinning) {
-    weft__m *m = r->midle;
-    if (m != NULL) {
-        r->midle = m->idle_link;
-        r->nmidle--;
-        m->parked = false;
-        m->spinning = spinning;
-        m->nextp = p;
-        weft__lock_drop(&r->lock);
-        weft__note_wake(&m->note);
+    if (to_idle_m(r, p, spinning)) {
         return;
     }
-    if ((int)r->nm >= r->cfg.max_threads) { /* the P waits for an M to come back */
-        weft__pidleput(r, p);
-        if (spinning) {
-            atomic_fetch_sub(&r->nmspinning, 1);
-        }
-        weft__lock_drop(&r->lock);
+    if ((int)r->nm >= r->cfg.max_threads) {
+        no_m(r, p, spinning);
         return;
     }
     r->nm++; /* counted from here, so that nobody takes the program for dead */
@@ -183,9 +210,11 @@ static void resetspinning(weft__m *m) {
 /* ---- sources ----------------------------------------------------------------------------------- */
 
 /* Up to `most` from the global queue: one to return, the rest to the ring, which has room for them
-   (each G is touched once: its line is most likely cold). */
-static weft__g *globq_get(weft__p *p, uint32_t most) {
-    weft__r *r = p->r;
+   (each G is touched once: its line is most likely cold). On the way they lie in no queue, so an
+   idler's last look may pass them over: a wake is owed for them, as for all that is put in the ring. */
+static weft__g *globq_get(weft__m *m, uint32_t most) {
+    weft__r *r = m->r;
+    weft__p *p = m->p;
     p->global_tick = atomic_load_explicit(&p->tick, memory_order_relaxed);
     if (atomic_load_explicit(&r->globq_len, memory_order_acquire) == 0) {
         return NULL;
@@ -203,6 +232,9 @@ static weft__g *globq_get(weft__p *p, uint32_t most) {
     atomic_store_explicit(&p->tail, t, memory_order_release);
     atomic_store_explicit(&r->globq_len, r->globq.len, memory_order_release);
     weft__lock_drop(&r->lock);
+    if (n > 1) {
+        m->owed |= WEFT__OWED_WORK;
+    }
     return first;
 }
 
@@ -226,9 +258,7 @@ static void take_injected(weft__m *m) {
         weft__glist_push(&l, oldest);
         oldest = next;
     }
-    if (l.len > 1) {
-        m->owed |= WEFT__OWED_WORK;
-    }
+    m->owed |= WEFT__OWED_WORK;
     weft__runqput_list(p, &l);
 }
 
@@ -323,18 +353,19 @@ static weft__g *look_local(weft__p *p, bool ring_first) {
 static weft__g *look(weft__m *m) {
     weft__p *p = m->p;
     bool ring_first = p->picks >= WEFT__PICKS;
-    p->picks = 0;
+    p->picks = ring_first ? 0 : p->picks + 1; /* this pick counts too: else two who wake each other
+                                                 by way of g0 each time would starve the ring */
     look_outside(m);
     weft__g *g = NULL;
     uint32_t tick = atomic_load_explicit(&p->tick, memory_order_relaxed);
     if (tick - p->global_tick >= WEFT__GLOBAL_EVERY - WEFT__PICKS) {
-        g = globq_get(p, 1);
+        g = globq_get(m, 1);
     }
     if (g == NULL) {
         g = look_local(p, ring_first);
     }
     if (g == NULL) {
-        g = globq_get(p, WEFT__RING / 2);
+        g = globq_get(m, WEFT__RING / 2);
     }
     return g;
 }
@@ -416,21 +447,40 @@ static weft__g *steal_work(weft__m *m) {
 
 /* ---- idle -------------------------------------------------------------------------------------- */
 
+/* Who calls an M out marks it first, then wakes it if it is parked (both under the lock) or else breaks
+   the poll. So an M looks again under the lock before it parks, and behind the token before it polls:
+   the break may have been taken by whoever held the token before. */
+static bool shall_leave(weft__m *m) {
+    return atomic_load_explicit(&m->exit, memory_order_acquire) ||
+           (m->main && atomic_load_explicit(&m->r->leave_main, memory_order_acquire) != 0);
+}
+
+/* Under the lock: takes any idle P. As a spinner, M looks at everything next, for whoever wanted one;
+   so do all who give a P up when none is idle. */
+static bool get_idle_p(weft__m *m, bool spinning) {
+    weft__r *r = m->r;
+    weft__p *p = pidleget(r);
+    if (p == NULL || spinning) {
+        atomic_store_explicit(&r->m_wanted, false, memory_order_relaxed);
+    }
+    if (p == NULL) {
+        return false;
+    }
+    if (spinning) {
+        atomic_fetch_add(&r->nmspinning, 1);
+        m->spinning = true;
+    }
+    weft__acquirep(m, p);
+    return true;
+}
+
 /* Takes any idle P, as a spinner: whoever comes back for work that was seen. */
 static bool take_idle_p(weft__m *m, bool spinning) {
     weft__r *r = m->r;
     weft__lock_take(&r->lock);
-    weft__p *p = pidleget(r);
-    if (p != NULL && spinning) {
-        atomic_fetch_add(&r->nmspinning, 1);
-        m->spinning = true;
-    }
+    bool got = get_idle_p(m, spinning);
     weft__lock_drop(&r->lock);
-    if (p == NULL) {
-        return false;
-    }
-    weft__acquirep(m, p);
-    return true;
+    return got;
 }
 
 void weft__takep(weft__m *m) {
@@ -476,9 +526,10 @@ void weft__releasep(weft__m *m) {
 static bool wait_in_poller(weft__m *m) {
     weft__r *r = m->r;
     weft__glist l = {0};
+    weft__fence_full(); /* between the token and all that is looked at behind it */
     int64_t now = weft__clock_now();
     int64_t when = weft__timers_next(r);
-    if (when > now) {
+    if (when > now && !shall_leave(m) && !atomic_load(&r->m_wanted)) {
         atomic_store(&r->poll_until, when);
         /* An adder that read 0 has broken us; one that came before is in `when`. */
         netpoll(r, when, &l);
@@ -501,16 +552,11 @@ static bool wait_in_poller(weft__m *m) {
     return true;
 }
 
-static bool shall_leave(weft__m *m) {
-    return atomic_load_explicit(&m->exit, memory_order_acquire) ||
-           (m->main && atomic_load_explicit(&m->r->leave_main, memory_order_acquire) != 0);
-}
-
 /* Step 9. Returns with a P, or without one if the M shall leave. */
 static void stopm(weft__m *m) {
     weft__r *r = m->r;
     weft__lock_take(&r->lock);
-    if (shall_leave(m)) { /* both flags are raised under the lock, and who is parked then is woken */
+    if (shall_leave(m) || (atomic_load(&r->m_wanted) && get_idle_p(m, true))) {
         weft__lock_drop(&r->lock);
         return;
     }
@@ -551,7 +597,10 @@ static void go_idle(weft__m *m) {
         return;
     }
 #endif
-    if (!atomic_load(&m->exit) && weft__poll_wanted(r) && atomic_exchange(&r->polling, 1) == 0) {
+    if (weft__unlikely(atomic_load(&r->draining) != 0) && weft__no_g_left(r)) {
+        weft__note_wake(&r->drained);
+    }
+    if (weft__poll_wanted(r) && atomic_exchange(&r->polling, 1) == 0) {
         if (wait_in_poller(m)) {
             return;
         }
@@ -559,7 +608,7 @@ static void go_idle(weft__m *m) {
         /* Somebody sleeps there; perhaps for longer than what this P had seen. */
         int64_t when = weft__timers_next(r);
         int64_t until = atomic_load(&r->poll_until);
-        if (when < until) {
+        if (until == 0 ? when != INT64_MAX : when < until) { /* 0: it may have looked before us */
             weft__poller_break(r->poller);
         }
     }

@@ -324,10 +324,12 @@ static void report_left(weft__r *r) {
 /* Waits until no G is left; cancelling them if so told. On a thread that runs no G of r. */
 static int drain(weft__r *r, bool cancel, weft_duration limit) {
     int64_t end = limit < 0 ? INT64_MAX : weft_time_add(weft_time_at(weft__clock_now()), limit).ns;
+    atomic_store(&r->draining, 1);
     if (cancel) {
         atomic_store(&r->stopping, 1);
     }
-    while (!weft__no_g_left(r) && !r->dead) {
+    weft__fence_full(); /* told before the books are read */
+    while (!weft__no_g_left(r) && !atomic_load(&r->dead)) {
         int64_t now = weft__clock_now();
         if (cancel && now >= end) {
             report_left(r);
@@ -339,12 +341,13 @@ static int drain(weft__r *r, bool cancel, weft_duration limit) {
         int64_t next = now + RESCAN < end ? now + RESCAN : end;
         weft__note_sleep_until(&r->drained, cancel ? next : INT64_MAX);
         weft__note_clear(&r->drained);
+        weft__fence_full(); /* and the note cleared */
     }
-    return r->dead ? -EDEADLK : 0;
+    return atomic_load(&r->dead) ? -EDEADLK : 0;
 }
 
 static void teardown(weft__r *r) {
-    bool dead = r->dead;
+    bool dead = atomic_load(&r->dead);
     weft__maker_stop(r);
     weft__ms_stop(r);
     void (*net_stop)(weft__r *) = atomic_load(&r->net_stop);
@@ -354,17 +357,16 @@ static void teardown(weft__r *r) {
     if (dead) {
         return; /* its Gs stand in queues of the user's: what they stand on stays */
     }
-    while (atomic_load(&r->users) != 0) {
+    /* A plain thread in a call on a connection holds its record, and by it r. */
+    while (atomic_load(&r->users) != 0 || atomic_load(&r->conns_open) != 0) {
         weft__thread_nap(20 * WEFT_MICROSECOND);
     }
     free_parts(r);
 }
 
-/* main has ended, or the program is dead: calls the thread of weft_run out of the scheduler. */
-void weft__main_ends(weft__r *r, int result, bool by_exit) {
+/* Calls the thread of weft_run out of the scheduler, or out of its wait for the rest. */
+void weft__main_out(weft__r *r) {
     weft__m *m = r->main_m;
-    r->main_result = result;
-    r->main_exited = by_exit;
     if (m == NULL) {
         return;
     }
@@ -388,6 +390,12 @@ void weft__main_ends(weft__r *r, int result, bool by_exit) {
         weft__poller_break(r->poller);
     }
     weft__note_wake(&r->drained);
+}
+
+void weft__main_ends(weft__r *r, int result, bool by_exit) {
+    r->main_result = result;
+    r->main_exited = by_exit;
+    weft__main_out(r);
 }
 
 /* ---- the public calls -------------------------------------------------------------------------- */
@@ -426,6 +434,7 @@ static int run_here(weft__r *r, weft_fn app, void *arg, const void *site) {
     }
     weft__schedule(m);
     weft__m_end(m);
+    weft__m_gone(r);
     if (has_sig) {
         weft__sigstack_teardown(&sig);
     }

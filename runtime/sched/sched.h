@@ -225,7 +225,7 @@ struct weft__p {
     _Atomic(weft__g *) runnext; /* the holder's alone; others only look */
     _Atomic uint32_t tail;      /* the holder's; release */
     _Atomic uint32_t tick;      /* picks so far; thieves watch it move */
-    uint32_t picks;             /* direct picks since the last look from g0 */
+    uint32_t picks;             /* picks since the ring came first; at WEFT__PICKS g0 looks */
     uint32_t global_tick;       /* tick at the last look at the global queue */
     weft__g *gfree;             /* dead Gs, last in first out */
     uint32_t gfree_len;
@@ -312,8 +312,9 @@ struct weft_runtime {
     weft__m *allm;               /* lock; never shrinks before the stop */
     weft__p *make_list;          /* lock: Ps that wait for the maker */
     bool make_stop;              /* lock */
+    _Atomic bool m_wanted;       /* lock to write: a wake found no M: who would park looks again */
     uint64_t threads_created;    /* lock */
-    bool dead;                   /* lock: the program is stuck for ever and has been told so */
+    _Atomic bool dead; /* lock to write: the program is stuck for ever and has been told so */
 
     _Atomic uint32_t npidle __attribute__((aligned(WEFT__LINE))); /* lock to write */
     _Atomic uint32_t nmspinning;                                 /* lock to raise with an idle P */
@@ -340,9 +341,9 @@ struct weft_runtime {
 
     /* life */
     _Atomic uint32_t stopping;  /* spawns are refused; waits end */
+    _Atomic uint32_t draining;  /* somebody waits for the last G to end */
     _Atomic uint32_t leave_main;/* the M of weft_run shall leave the scheduler */
     weft__m *main_m;
-    _Atomic uint32_t main_ended;
     bool main_exited; /* by weft_exit: the rest runs on */
     int main_result;
     weft__note drained; /* wakes the one who stops: perhaps no G is left, or stuck */
@@ -425,6 +426,7 @@ WEFT__ALWAYS_INLINE void weft__runqput_next(weft__m *m, weft__p *p, weft__g *g) 
 /* ---- finding work, idle and wake (proc.c) ------------------------------------------------------ */
 void weft__schedule(weft__m *m); /* g0's loop; returns when the M shall leave the scheduler, without a P */
 void weft__wakep(weft__r *r, _Atomic uint64_t *cause);
+void weft__not_made(weft__r *r, weft__p *p); /* lock held, dropped: the maker has no M for p */
 void weft__inject(weft__r *r, weft__g *g);                      /* from outside a P of r */
 void weft__ready_far(weft__m *m, weft__g *g);
 void weft__pidleput(weft__r *r, weft__p *p); /* lock held */
@@ -499,8 +501,10 @@ void weft__maker_stop(weft__r *r); /* and joins it; no M is made any more */
 weft__m *weft__m_new(weft__r *r);
 void weft__m_begin(weft__m *m); /* on its own thread: from here it is the thread's M */
 void weft__m_end(weft__m *m);
+void weft__m_gone(weft__r *r); /* the thread of weft_run is no M any more */
 void weft__ms_stop(weft__r *r); /* tells all Ms to leave, joins their threads but the main one */
 void weft__main_ends(weft__r *r, int result, bool by_exit);
+void weft__main_out(weft__r *r);
 bool weft__no_g_left(weft__r *r);
 bool weft__checkdead(weft__r *r); /* lock held, an M goes idle; true: the program is dead: report it */
 void weft__stuck_report(weft__r *r);

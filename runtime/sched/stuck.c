@@ -2,7 +2,8 @@
  * A program that is dead: no M runs, no timer in any heap, nobody waits on a descriptor, nothing is
  * injected, and green threads are left. Looked for whenever the last M goes idle; an M that has been
  * ordered, or that somebody is about to wake, counts as running (nm is raised, nmidle lowered, under
- * the lock that also guards the idle lists).
+ * the lock that also guards the idle lists). The thread of weft_run is no M any more once main has
+ * ended: by return, the rest is about to be cancelled; by weft_exit, the rest can be dead.
  */
 #include "sched/sched.h"
 
@@ -32,14 +33,23 @@ static bool something_may_come(weft__r *r) {
 }
 
 bool weft__checkdead(weft__r *r) {
-    if (r->nm != r->nmidle || r->make_list != NULL) {
+    uint32_t busy = r->nm - r->nmidle;
+    bool poller = busy == 1 && atomic_load(&r->polling) != 0;
+    if ((busy != 0 && !poller) || r->make_list != NULL) {
+        return false;
+    }
+    if (atomic_load(&r->leave_main) != 0 && !r->main_exited) {
         return false;
     }
     if ((r->cfg.flags & WEFT_STUCK_IGNORE) != 0 || r->dead || atomic_load(&r->stopping) != 0 ||
         r->make_stop || something_may_come(r) || weft__no_g_left(r)) {
         return false;
     }
-    r->dead = true;
+    if (poller) { /* it sleeps for what is no more: it shall come back and be the last */
+        weft__poller_break(r->poller);
+        return false;
+    }
+    atomic_store(&r->dead, true);
     return true;
 }
 
@@ -53,5 +63,5 @@ void weft__stuck_report(weft__r *r) {
     if ((r->cfg.flags & WEFT_STUCK_FATAL) != 0) {
         abort();
     }
-    weft__main_ends(r, 0, false);
+    weft__main_out(r);
 }
