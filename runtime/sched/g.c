@@ -222,6 +222,10 @@ void weft__g_exit(weft__m *m, int result) {
         atomic_fetch_sub(&r->gcount, 1);
     }
     weft__count(&m->p->stats.ended, 1);
+    if (weft__unlikely((atomic_load_explicit(&r->stopping, memory_order_relaxed) |
+                        atomic_load_explicit(&r->leave_main, memory_order_relaxed)) != 0)) {
+        weft__note_wake(&r->drained); /* perhaps it was the last */
+    }
     m->commit = WEFT__COMMIT_EXIT;
     m->commit_g = g;
     weft__g *next = weft__pick_direct(m);

@@ -342,6 +342,16 @@ static int drain(weft__r *r, bool cancel, weft_duration limit) {
     return r->dead ? -EDEADLK : 0;
 }
 
+/* Its Gs stand in queues of the user's: what they stand on stays, and leak checkers find it here. */
+static void keep_dead(weft__r *r) {
+    static weft__lock lock;
+    static weft__r *dead;
+    weft__lock_take(&lock);
+    r->dead_link = dead;
+    dead = r;
+    weft__lock_drop(&lock);
+}
+
 static void teardown(weft__r *r) {
     bool dead = r->dead;
     weft__maker_stop(r);
@@ -351,7 +361,8 @@ static void teardown(weft__r *r) {
         net_stop(r);
     }
     if (dead) {
-        return; /* its Gs stand in queues of the user's: what they stand on stays */
+        keep_dead(r);
+        return;
     }
     while (atomic_load(&r->users) != 0) {
         weft__thread_nap(20 * WEFT_MICROSECOND);
@@ -362,8 +373,10 @@ static void teardown(weft__r *r) {
 /* main has ended, or the program is dead: calls the thread of weft_run out of the scheduler. */
 void weft__main_ends(weft__r *r, int result, bool by_exit) {
     weft__m *m = r->main_m;
-    r->main_result = result;
-    r->main_exited = by_exit;
+    if (atomic_load(&r->leave_main) == 0) { /* else main has ended before the rest got stuck */
+        r->main_result = result;
+        r->main_exited = by_exit;
+    }
     if (m == NULL) {
         return;
     }
@@ -401,6 +414,17 @@ static int first_g(weft__r *r, weft__m *m, weft_fn app, void *arg, const void *s
     return err;
 }
 
+/* main has ended by weft_exit: from here the others run alone, and may be stuck without this M. */
+static void leave_rest_alone(weft__r *r) {
+    weft__lock_take(&r->lock);
+    r->nm--;
+    bool dead = weft__checkdead(r);
+    weft__lock_drop(&r->lock);
+    if (dead) {
+        weft__stuck_report(r);
+    }
+}
+
 /* The calling thread serves as an M until main has ended. */
 static int run_here(weft__r *r, weft_fn app, void *arg, const void *site) {
     weft__m *before = weft__m_self();
@@ -425,6 +449,9 @@ static int run_here(weft__r *r, weft_fn app, void *arg, const void *site) {
     }
     weft__schedule(m);
     weft__m_end(m);
+    if (r->main_exited) {
+        leave_rest_alone(r);
+    }
     if (has_sig) {
         weft__sigstack_teardown(&sig);
     }

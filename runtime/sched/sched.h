@@ -310,7 +310,8 @@ struct weft_runtime {
     weft__p *make_list;          /* lock: Ps that wait for the maker */
     bool make_stop;              /* lock */
     uint64_t threads_created;    /* lock */
-    bool dead;                   /* lock: the program is stuck for ever and has been told so */
+    _Atomic bool dead;           /* lock to write: the program is stuck for ever and has been told so */
+    weft__r *dead_link;          /* of the runtimes that died so */
 
     _Atomic uint32_t npidle __attribute__((aligned(WEFT__LINE))); /* lock to write */
     _Atomic uint32_t nmspinning;                                 /* lock to raise with an idle P */

@@ -39,7 +39,10 @@ bool weft__checkdead(weft__r *r) {
         r->make_stop || something_may_come(r) || weft__no_g_left(r)) {
         return false;
     }
-    r->dead = true;
+    if (atomic_load(&r->leave_main) != 0 && !r->main_exited) {
+        return false; /* main has returned: the rest is about to be cancelled */
+    }
+    atomic_store(&r->dead, true);
     return true;
 }
 
