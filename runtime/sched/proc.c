@@ -481,7 +481,7 @@ static bool wait_in_poller(weft__m *m) {
     weft__glist l = {0};
     int64_t now = weft__clock_now();
     int64_t when = weft__timers_next(r);
-    if (when > now) {
+    if (when > now && weft__poll_wanted(r)) { /* looked at again: see the other side in go_idle */
         atomic_store(&r->poll_until, when);
         /* An adder that read 0 has broken us; one that came before is in `when`. */
         netpoll(r, when, &l);
@@ -559,10 +559,12 @@ static void go_idle(weft__m *m) {
             return;
         }
     } else if (atomic_load(&r->polling) != 0) {
-        /* Somebody sleeps there; perhaps for longer than what this P had seen. */
+        /* Somebody sleeps there; perhaps for longer than what this P had seen, or for something that
+           has been taken back: then he shall park, or a program that is dead would not be seen. */
         int64_t when = weft__timers_next(r);
         int64_t until = atomic_load(&r->poll_until);
-        if (when < until) {
+        bool pointless = (r->cfg.flags & WEFT_STUCK_IGNORE) == 0 && !weft__poll_wanted(r);
+        if (when < until || pointless) {
             weft__poller_break(r->poller);
         }
     }

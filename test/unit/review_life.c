@@ -48,3 +48,25 @@ TEST(review_life, rest_that_is_stuck_is_reported) {
         CHECK_EQ(run_on(procs, leaves_one_stuck, c, NULL), -EDEADLK);
     }
 }
+
+/* ---- stuck while somebody still sleeps in the poller -------------------------------------------- */
+
+static int waits_on_timer(void *arg) {
+    return weft_timer_wait(arg, NULL);
+}
+
+/* The other thread sleeps in the poller for the timer when it is stopped. */
+static int stops_what_is_waited_for(void *arg) {
+    weft_timer *t;
+    CHECK_EQ(weft_timer_new(&t, WEFT_HOUR, NULL), 0);
+    CHECK_EQ(weft_go(waits_on_timer, t), 0);
+    CHECK_EQ(weft_sleep(20 * WEFT_MILLISECOND), 0);
+    CHECK(weft_timer_stop(t));
+    return weft_chan_recv(arg, NULL);
+}
+
+TEST(review_life, stuck_is_seen_behind_a_sleeper_in_the_poller) {
+    static weft_chan *c;
+    CHECK_EQ(weft_chan_new(&c, 1, 0), 0);
+    CHECK_EQ(run_on(2, stops_what_is_waited_for, c, NULL), -EDEADLK);
+}
