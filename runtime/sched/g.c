@@ -59,12 +59,12 @@ static weft__g *g_from_system(weft__r *r, int *err) {
     }
     weft__g *g = g_of_stack(st);
     g->stack = st; /* the rest of its memory is zero, as it came from the system */
-    g->r = r;
     *canary_of(g) = canary();
 #ifdef WEFT__ASAN
     g->fiber.asan_low = st.low;
     g->fiber.asan_bytes = st.bytes;
 #endif
+    __atomic_store_n(&g->r, r, __ATOMIC_RELEASE); /* last: from here weft__each_g sees it */
     return g;
 }
 
@@ -265,7 +265,7 @@ struct each {
 static void each_stack(weft__stack st, void *arg) {
     struct each *e = arg;
     weft__g *g = g_of_stack(st);
-    if (g->stack.low == st.low) { /* else it has been handed out this very moment */
+    if (__atomic_load_n(&g->r, __ATOMIC_ACQUIRE) != NULL) { /* else it is being made */
         e->fn(g, e->arg);
     }
 }
