@@ -173,12 +173,23 @@ static int make_ps(weft__r *r) {
     return 0;
 }
 
+/* Also called when only some have been made; twice is harmless. */
+static void close_tsets(weft__r *r) {
+    for (int i = 0; r->ps != NULL && i < r->nprocs; i++) {
+        if (r->ps[i] != NULL && r->ps[i]->tset != NULL) {
+            weft__tset_close(r->ps[i]->tset);
+            r->ps[i]->tset = NULL;
+        }
+    }
+    if (r->tset != NULL) {
+        weft__tset_close(r->tset);
+        r->tset = NULL;
+    }
+}
+
 static void free_p(weft__r *r, weft__p *p) {
     if (p == NULL) {
         return;
-    }
-    if (p->tset != NULL) {
-        weft__tset_close(p->tset);
     }
     weft__mem_free(p->seen_ticks, (size_t)r->nprocs * sizeof *p->seen_ticks);
     weft__mem_free(p, sizeof *p);
@@ -187,11 +198,9 @@ static void free_p(weft__r *r, weft__p *p) {
 /* All that r owns but threads. Whatever was not made is NULL. */
 static void free_parts(weft__r *r) {
     size_t n = (size_t)r->nprocs;
+    close_tsets(r);
     for (int i = 0; r->ps != NULL && i < r->nprocs; i++) {
         free_p(r, r->ps[i]);
-    }
-    if (r->tset != NULL) {
-        weft__tset_close(r->tset);
     }
     if (r->stacks != NULL) {
         weft__g_free_all(r);
@@ -315,31 +324,55 @@ static void cancel_all(weft__r *r) {
     }
 }
 
+/* Until `when`, or till somebody says that it may be over. A G of another runtime parks: its P has
+   others to run, perhaps those that this stop waits for. */
+static void wait_a_while(weft__r *r, int64_t when) {
+    weft__m *m = weft__m_self();
+    if (m == NULL || m->r == NULL) {
+        weft__note_sleep_until(&r->drained, when);
+        weft__note_clear(&r->drained);
+        return;
+    }
+    weft__cause unused;
+    m = weft__enter();
+    weft__park_begin(m->g, false);
+    m = weft__park_free(m, when, WEFT__WAIT_SLEEP, NULL, NULL, &unused);
+    weft__leave(m);
+}
+
 static void report_left(weft__r *r) {
     weft__log(r, WEFT_LOG_ERROR, "green threads are left behind after the limit of the stop");
     weft__dump(r, STDERR_FILENO);
 }
 
-/* Waits until no G is left; cancelling them if so told. On a thread that runs no G of r. */
+/* Waits until no G is left; cancelling them if so told. On a thread that runs no G of r.
+   Who is inside to start one has raised `users` before he looked at `stopping`; here it is the other
+   way round, so a G that is started after all is waited for. */
 static int drain(weft__r *r, bool cancel, weft_duration limit) {
     int64_t end = limit < 0 ? INT64_MAX : weft_time_add(weft_time_at(weft__clock_now()), limit).ns;
-    if (cancel) {
-        atomic_store(&r->stopping, 1);
-    }
-    while (!weft__no_g_left(r) && !r->dead) {
+    bool closing = cancel;
+    atomic_store(&r->stopping, closing);
+    while (!r->dead) {
+        if (atomic_load(&r->users) == 0 && weft__no_g_left(r)) {
+            if (closing) {
+                return 0;
+            }
+            closing = true; /* the rest has run to its end: from here nobody begins */
+            atomic_store(&r->stopping, 1);
+            continue;
+        }
+        if (cancel) {
+            cancel_all(r);
+        }
         int64_t now = weft__clock_now();
         if (cancel && now >= end) {
             report_left(r);
             return -ETIMEDOUT;
         }
-        if (cancel) {
-            cancel_all(r);
-        }
         int64_t next = now + RESCAN < end ? now + RESCAN : end;
-        weft__note_sleep_until(&r->drained, cancel ? next : INT64_MAX);
-        weft__note_clear(&r->drained);
+        wait_a_while(r, closing ? next : INT64_MAX);
     }
-    return r->dead ? -EDEADLK : 0;
+    return -EDEADLK;
 }
 
 /* Its Gs stand in queues of the user's: what they stand on stays, and leak checkers find it here. */
@@ -364,8 +397,10 @@ static void teardown(weft__r *r) {
         keep_dead(r);
         return;
     }
-    while (atomic_load(&r->users) != 0) {
-        weft__thread_nap(20 * WEFT_MICROSECOND);
+    close_tsets(r);
+    /* Calls from outside that were under way have been told to end. */
+    while (atomic_load(&r->users) != 0 || atomic_load(&r->conns_open) != 0) {
+        wait_a_while(r, weft__clock_now() + 20 * WEFT_MICROSECOND);
     }
     free_parts(r);
 }
@@ -535,8 +570,8 @@ WEFT_API int weft_submit(weft_runtime *rt, weft_fn fn, void *arg) {
     weft__r *r = rt != NULL ? rt : m->r;
     int err = WEFT_ENORUNTIME;
     if (r != NULL) {
-        atomic_fetch_add(&r->users, 1);
-        err = weft__g_start(m, r, fn, arg, site);
+        atomic_fetch_add(&r->users, 1); /* then `stopping` is read: see drain */
+        err = atomic_load(&r->stopping) != 0 ? WEFT_ESTOPPING : weft__g_start(m, r, fn, arg, site);
         atomic_fetch_sub(&r->users, 1);
     }
     weft__leave(m);
