@@ -464,6 +464,7 @@ void weft__tset_close(weft__tset *ts); /* the runtime goes: empties the heap, gi
 weft__tset *weft__tset_of(weft__m *m, weft__r *r);  /* where a timer that m arms now belongs */
 weft__tset *weft__timer_lock(weft__timer *t); /* the set that t is homed in, locked */
 void weft__tset_unlock(weft__tset *ts);       /* publishes min_key */
+uint32_t weft__tset_len(weft__tset *ts);
 /* A user's timer is homed in ts: the set outlives it. Unhome: ts is locked, and dropped here. */
 void weft__timer_home(weft__timer *t, weft__tset *ts);
 void weft__timer_unhome(weft__timer *t, weft__tset *ts);

@@ -110,6 +110,13 @@ void weft__tset_unlock(weft__tset *ts) {
     weft__lock_drop(&ts->lock);
 }
 
+uint32_t weft__tset_len(weft__tset *ts) {
+    weft__lock_take(&ts->lock);
+    uint32_t len = ts->heap.len;
+    weft__lock_drop(&ts->lock);
+    return len;
+}
+
 void weft__timer_home(weft__timer *t, weft__tset *ts) {
     weft__lock_take(&ts->lock);
     ts->refs++;
