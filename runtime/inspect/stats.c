@@ -52,9 +52,9 @@ static void fill(weft__r *r, weft_stats *s) {
     s->threads_idle = r->nmidle;
     s->threads_created = r->threads_created + 1;
     weft__lock_drop(&r->lock);
-    s->timers_pending = r->tset->heap.len;
+    s->timers_pending = weft__tset_len(r->tset);
     for (int i = 0; i < r->nprocs; i++) {
-        s->timers_pending += __atomic_load_n(&r->ps[i]->tset->heap.len, __ATOMIC_RELAXED);
+        s->timers_pending += weft__tset_len(r->ps[i]->tset);
     }
     s->timers_fired = SUM(r, timers_fired);
     int64_t conns = atomic_load(&r->conns_open);

@@ -13,7 +13,9 @@ WEFT_API int weft_conn_from_fd(weft_conn *out, int fd) {
     }
     weft__rec *rec;
     uint64_t id;
-    err = weft__rec_open(&rec, &id, r, fd, WEFT__CONN, false);
+    unsigned traits = (was_blocking ? WEFT__REC_WAS_BLOCKING : 0) |
+                      (weft__sys_is_socket(fd) ? WEFT__REC_SOCKET : 0);
+    err = weft__rec_open(&rec, &id, r, fd, WEFT__CONN, traits);
     if (err != 0) {
         bool unused;
         if (was_blocking) {
@@ -21,8 +23,6 @@ WEFT_API int weft_conn_from_fd(weft_conn *out, int fd) {
         }
         return err;
     }
-    rec->was_blocking = was_blocking;
-    rec->socket = weft__sys_is_socket(fd);
     out->id = id;
     return 0;
 }

@@ -16,6 +16,9 @@
  * An edge sets READY and, if somebody waited, claims one under the record's lock; READY stays
  * whether or not the claim won.
  *
+ * A record in use holds its runtime (conns_open): a stop closes all of them, then waits until the
+ * calls inside, which may be those of plain threads and other runtimes, have left.
+ *
  * Locks: record.lock > tset.lock > sched. System calls are made with no lock, outside the runtime
  * (between leave and enter), with a reference on the record; the descriptor is closed by the last.
  */
@@ -62,9 +65,12 @@ struct weft__rec {
 };
 
 /* record.c */
-/* A new record for fd, registered with r's poller. -ENOMEM, -EPERM: it cannot be polled. */
+enum { WEFT__REC_TCP = 1, WEFT__REC_SOCKET = 2, WEFT__REC_WAS_BLOCKING = 4 };
+/* A new record for fd, registered with r's poller; traits: of WEFT__REC_*. The caller is a G of r, or
+   holds a record of r. -ENOMEM, -EPERM: it cannot be polled; -EBADF: r is being stopped; then fd stays
+   the caller's. Unless the caller is a G of r, *out may be closed by the time this returns. */
 int weft__rec_open(weft__rec **out, uint64_t *id, weft__r *r, int fd, enum weft__rec_kind kind,
-                   bool tcp);
+                   unsigned traits);
 /* The record of a handle with a reference, or NULL: -EBADF. */
 weft__rec *weft__rec_get(uint64_t id, enum weft__rec_kind kind);
 /* Gives a reference back; the last closes the descriptor. Not with the lock held. */

@@ -122,8 +122,41 @@ static void side_open(weft__side *s, uint8_t index) {
 
 static void net_stop(weft__r *r);
 
+/* The open record of a descriptor, under the lock. Two references: the open one, the opener's. */
+static void rec_begin(weft__rec *rec, weft__r *r, int fd, enum weft__rec_kind kind,
+                      unsigned traits) {
+    rec->kind = kind;
+    rec->closing = false;
+    rec->tcp = (traits & WEFT__REC_TCP) != 0;
+    rec->socket = (traits & WEFT__REC_SOCKET) != 0;
+    rec->was_blocking = (traits & WEFT__REC_WAS_BLOCKING) != 0;
+    atomic_store_explicit(&rec->sticky, false, memory_order_relaxed);
+    rec->refs = 2;
+    rec->fd = fd;
+    rec->r = r;
+    side_open(&rec->side[WEFT__READ], WEFT__READ);
+    side_open(&rec->side[WEFT__WRITE], WEFT__WRITE);
+}
+
+static void next_gen(weft__rec *rec) {
+    rec->gen = rec->gen + 1 != 0 ? rec->gen + 1 : 1;
+}
+
+/* It could not be registered: ends the record, which keeps its hands off the descriptor. */
+static void rec_abort(weft__rec *rec) {
+    weft__lock_take(&rec->lock);
+    rec->fd = -1;
+    rec->was_blocking = false;
+    if (!rec->closing) { /* else a stop has been here */
+        rec->closing = true;
+        next_gen(rec);
+        rec->refs--;
+    }
+    weft__lock_drop(&rec->lock);
+}
+
 int weft__rec_open(weft__rec **out, uint64_t *id, weft__r *r, int fd, enum weft__rec_kind kind,
-                   bool tcp) {
+                   unsigned traits) {
     if (!weft__poller_takes_fds()) {
         return -ENOTSUP;
     }
@@ -133,32 +166,26 @@ int weft__rec_open(weft__rec **out, uint64_t *id, weft__r *r, int fd, enum weft_
     }
     atomic_store_explicit(&r->net_event, net_event, memory_order_release);
     atomic_store(&r->net_stop, net_stop);
+    atomic_fetch_add(&r->conns_open, 1);
     weft__lock_take(&rec->lock);
-    rec->kind = kind;
-    rec->closing = false;
-    rec->tcp = tcp;
-    rec->socket = tcp;
-    rec->was_blocking = false;
-    atomic_store_explicit(&rec->sticky, false, memory_order_relaxed);
-    rec->refs = 1;
-    rec->fd = fd;
-    rec->r = r;
-    side_open(&rec->side[WEFT__READ], WEFT__READ);
-    side_open(&rec->side[WEFT__WRITE], WEFT__WRITE);
-    *id = id_of(rec);
+    bool open = !atomic_load(&r->net_closed);
+    if (open) {
+        rec_begin(rec, r, fd, kind, traits);
+        *id = id_of(rec);
+    }
     weft__lock_drop(&rec->lock);
+    if (!open) {
+        rec_to_table(rec);
+        atomic_fetch_sub(&r->conns_open, 1);
+        return -EBADF;
+    }
     int err = weft__poller_add(r->poller, fd, *id);
     if (err != 0) {
-        weft__lock_take(&rec->lock);
-        rec->kind = WEFT__FREE;
-        rec->gen = rec->gen + 1 != 0 ? rec->gen + 1 : 1;
-        weft__lock_drop(&rec->lock);
-        rec_to_table(rec);
-        return err;
+        rec_abort(rec);
     }
-    atomic_fetch_add_explicit(&r->conns_open, 1, memory_order_relaxed);
-    *out = rec;
-    return 0;
+    weft__rec_put(rec);
+    *out = err == 0 ? rec : *out;
+    return err;
 }
 
 weft__rec *weft__rec_get(uint64_t id, enum weft__rec_kind kind) {
@@ -181,20 +208,22 @@ void weft__rec_put(weft__rec *rec) {
         return;
     }
     int fd = rec->fd; /* closing and without references: nobody else looks at it */
+    weft__r *r = rec->r;
     if (rec->was_blocking) {
         bool unused;
         weft__sys_set_nonblock(fd, false, &unused);
     }
-    weft__r *r = rec->r;
     weft__lock_take(&rec->lock);
     rec->kind = WEFT__FREE;
     rec->closing = false;
     rec->fd = -1;
     rec->r = NULL;
     weft__lock_drop(&rec->lock);
-    atomic_fetch_sub_explicit(&r->conns_open, 1, memory_order_relaxed);
+    if (fd >= 0) {
+        weft__sys_close(fd);
+    }
     rec_to_table(rec);
-    weft__sys_close(fd);
+    atomic_fetch_sub(&r->conns_open, 1); /* from here r may be gone */
 }
 
 static weft__waiter *claim_side(weft__side *s, weft__waiter **turns) {
@@ -206,15 +235,16 @@ static weft__waiter *claim_side(weft__side *s, weft__waiter **turns) {
    dropped; the open reference is the caller's to put. */
 static void close_locked(weft__m *m, weft__rec *rec) {
     weft__waiter *chain[4];
+    int fd = rec->fd;
     rec->closing = true;
 #ifndef WEFT_CANARY_CLOSE_KEEPS_GENERATION
-    rec->gen = rec->gen + 1 != 0 ? rec->gen + 1 : 1;
+    next_gen(rec);
 #endif
     for (int i = 0; i < 2; i++) {
         chain[2 * i] = claim_side(&rec->side[i], &chain[2 * i + 1]);
     }
     weft__lock_drop(&rec->lock);
-    weft__poller_remove(rec->r->poller, rec->fd);
+    weft__poller_remove(rec->r->poller, fd);
     for (int i = 0; i < 2; i++) {
         if (rec->side[i].timer.t.home != NULL) {
             weft__timer_stop(&rec->side[i].timer.t);
@@ -240,10 +270,15 @@ int weft__rec_close(weft__m *m, uint64_t id, enum weft__rec_kind kind, weft__rec
     return 0;
 }
 
-/* The runtime ends, and with it all its descriptors. No G of it is left. */
+/* The runtime ends, and with it all its descriptors. No G of it is left. A record that is being opened
+   from outside either sees net_closed or is seen here. */
 static void net_stop(weft__r *r) {
     weft__m *m = weft__enter();
-    for (uint32_t i = 0; i < rec_count; i++) {
+    atomic_store(&r->net_closed, true);
+    weft__lock_take(&table_lock);
+    uint32_t n = rec_count;
+    weft__lock_drop(&table_lock);
+    for (uint32_t i = 0; i < n; i++) {
         weft__rec *rec = rec_at(i);
         weft__lock_take(&rec->lock);
         if (rec->r != r || rec->kind == WEFT__FREE || rec->closing) {
@@ -366,17 +401,10 @@ static int park_in(weft__io *io, weft__waitq *q, int64_t deadline, int64_t now) 
     weft__waiter_init(&w, io->m->g, weft__park_begin(io->m->g, true), NULL);
     weft__waitq_push(q, &w);
     weft__lock_drop(&rec->lock);
-    bool foreign = io->m->r != r; /* then nothing else holds r for us */
-    if (foreign) {
-        atomic_fetch_add(&r->users, 1);
-    }
     weft__poll_wait_begin(io->m, r);
     io->m = weft__park_free(io->m, deadline == INT64_MAX ? deadline : weft__round_time(deadline, now),
                             io->why, rec, io->site, &cause);
     weft__poll_wait_end(r);
-    if (foreign) {
-        atomic_fetch_sub(&r->users, 1);
-    }
     if (cause == WEFT__BY_SOURCE) {
         weft__waiter_await(&w);
         return w.result;

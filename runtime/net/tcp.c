@@ -68,9 +68,9 @@ static int read_options(void *out, size_t bytes, const void *in) {
 static int open_listener(weft_listener *out, weft__r *r, int fd) {
     weft__rec *rec;
     uint64_t id;
-    int err = weft__rec_open(&rec, &id, r, fd, WEFT__LISTENER, false);
+    unsigned tcp = weft__sys_is_tcp(fd) ? WEFT__REC_TCP : 0; /* what it accepts is one of ours */
+    int err = weft__rec_open(&rec, &id, r, fd, WEFT__LISTENER, WEFT__REC_SOCKET | tcp);
     if (err == 0) {
-        rec->tcp = weft__sys_is_tcp(fd); /* what it accepts is a TCP socket of ours */
         out->id = id;
     }
     return err;
@@ -136,12 +136,12 @@ static int adopt(weft_conn *out, weft__rec *listener, int fd) {
     if (listener->tcp) {
         weft__sys_tcp_defaults(fd, KEEPALIVE);
     }
-    int err = weft__rec_open(&rec, &id, listener->r, fd, WEFT__CONN, listener->tcp);
+    unsigned tcp = listener->tcp ? WEFT__REC_TCP : 0;
+    int err = weft__rec_open(&rec, &id, listener->r, fd, WEFT__CONN, WEFT__REC_SOCKET | tcp);
     if (err != 0) {
         weft__sys_close(fd);
         return err;
     }
-    rec->socket = true;
     out->id = id;
     return 0;
 }
@@ -258,7 +258,8 @@ static int connect_fd(weft_conn *out, weft__r *r, int fd, const weft_addr *to, w
     }
     weft__rec *rec, *closed;
     uint64_t id;
-    int added = weft__rec_open(&rec, &id, r, fd, WEFT__CONN, true);
+    int added =
+        weft__rec_open(&rec, &id, r, fd, WEFT__CONN, WEFT__REC_SOCKET | WEFT__REC_TCP);
     if (added != 0) {
         weft__sys_close(fd);
         return added;

@@ -59,15 +59,14 @@ static weft__g *g_from_system(weft__r *r, int *err) {
     if (*err != 0) {
         return NULL;
     }
-    weft__g *g = g_of_stack(st); /* zero, as it came from the system */
-    g->stack.bytes = st.bytes;
-    g->r = r;
+    weft__g *g = g_of_stack(st);
+    g->stack = st; /* the rest of its memory is zero, as it came from the system */
     *canary_of(g) = canary();
 #ifdef WEFT__ASAN
     g->fiber.asan_low = st.low;
     g->fiber.asan_bytes = st.bytes;
 #endif
-    __atomic_store_n(&g->stack.low, st.low, __ATOMIC_RELEASE); /* each_stack sees a G from here */
+    __atomic_store_n(&g->r, r, __ATOMIC_RELEASE); /* last: from here weft__each_g sees it */
     return g;
 }
 
@@ -309,7 +308,7 @@ struct each {
 static void each_stack(weft__stack st, void *arg) {
     struct each *e = arg;
     weft__g *g = g_of_stack(st);
-    if (__atomic_load_n(&g->stack.low, __ATOMIC_ACQUIRE) == st.low) { /* else not yet a G */
+    if (__atomic_load_n(&g->r, __ATOMIC_ACQUIRE) != NULL) { /* else it is being made */
         e->fn(g, e->arg);
     }
 }

@@ -605,7 +605,8 @@ static void go_idle(weft__m *m) {
             return;
         }
     } else if (atomic_load(&r->polling) != 0) {
-        /* Somebody sleeps there; perhaps for longer than what this P had seen. */
+        /* Somebody sleeps there; perhaps for longer than what this P had seen, or for something that
+           has been taken back: then he shall park, or a program that is dead would not be seen. */
         int64_t when = weft__timers_next(r);
         int64_t until = atomic_load(&r->poll_until);
         if (until == 0 ? when != INT64_MAX : when < until) { /* 0: it may have looked before us */

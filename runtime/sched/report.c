@@ -117,11 +117,25 @@ static void put_g(weft__g *g, void *arg) {
     put(o, "\n");
 }
 
+/* A dump looks at Gs that run. What it may see torn is text of a bounded length, and figures. */
+#ifdef WEFT__TSAN
+void AnnotateIgnoreReadsBegin(const char *file, int line);
+void AnnotateIgnoreReadsEnd(const char *file, int line);
+#define racy_reads_begin() AnnotateIgnoreReadsBegin(__FILE__, __LINE__)
+#define racy_reads_end() AnnotateIgnoreReadsEnd(__FILE__, __LINE__)
+#else
+#define racy_reads_begin() ((void)0)
+#define racy_reads_end() ((void)0)
+#endif
+
 /* Every G, P and M, without stopping anybody: a G may change under the pen. */
 int weft__dump(weft__r *r, int fd) {
     struct out o = {.fd = fd};
+    weft__lock_take(&r->lock);
+    uint32_t nm = r->nm, nmidle = r->nmidle;
+    weft__lock_drop(&r->lock);
     put(&o, "weft runtime %s: %d Ps (%u idle), %u threads (%u idle)%s\n", r->name, r->nprocs,
-        atomic_load(&r->npidle), r->nm, r->nmidle,
+        atomic_load(&r->npidle), nm, nmidle,
         atomic_load(&r->polling) != 0 ? ", one in the poller" : "");
     for (int i = 0; i < r->nprocs; i++) {
         weft__p *p = r->ps[i];
@@ -131,11 +145,13 @@ int weft__dump(weft__r *r, int fd) {
                 (atomic_load(&p->offered) != NULL ? 1u : 0u),
             atomic_load(&p->tick), when != INT64_MAX ? "" : ", no timer\n");
         if (when != INT64_MAX) {
-            put(&o, ", %u timers, next in %lld us\n", p->tset->heap.len,
+            put(&o, ", %u timers, next in %lld us\n", weft__tset_len(p->tset),
                 (long long)((when - weft__clock_now()) / WEFT_MICROSECOND));
         }
     }
+    racy_reads_begin();
     weft__each_g(r, put_g, &o);
+    racy_reads_end();
     flush(&o);
     return o.err;
 }

@@ -174,12 +174,23 @@ static int make_ps(weft__r *r) {
     return 0;
 }
 
+/* Also called when only some have been made; twice is harmless. */
+static void close_tsets(weft__r *r) {
+    for (int i = 0; r->ps != NULL && i < r->nprocs; i++) {
+        if (r->ps[i] != NULL && r->ps[i]->tset != NULL) {
+            weft__tset_close(r->ps[i]->tset);
+            r->ps[i]->tset = NULL;
+        }
+    }
+    if (r->tset != NULL) {
+        weft__tset_close(r->tset);
+        r->tset = NULL;
+    }
+}
+
 static void free_p(weft__r *r, weft__p *p) {
     if (p == NULL) {
         return;
-    }
-    if (p->tset != NULL) {
-        weft__tset_close(p->tset);
     }
     weft__mem_free(p->seen_ticks, (size_t)r->nprocs * sizeof *p->seen_ticks);
     weft__mem_free(p, sizeof *p);
@@ -188,11 +199,9 @@ static void free_p(weft__r *r, weft__p *p) {
 /* All that r owns but threads. Whatever was not made is NULL. */
 static void free_parts(weft__r *r) {
     size_t n = (size_t)r->nprocs;
+    close_tsets(r);
     for (int i = 0; r->ps != NULL && i < r->nprocs; i++) {
         free_p(r, r->ps[i]);
-    }
-    if (r->tset != NULL) {
-        weft__tset_close(r->tset);
     }
     if (r->stacks != NULL) {
         weft__g_free_all(r);
@@ -316,34 +325,69 @@ static void cancel_all(weft__r *r) {
     }
 }
 
+/* Until `when`, or till somebody says that it may be over. A G of another runtime parks: its P has
+   others to run, perhaps those that this stop waits for. */
+static void wait_a_while(weft__r *r, int64_t when) {
+    weft__m *m = weft__m_self();
+    if (m == NULL || m->r == NULL) {
+        weft__note_sleep_until(&r->drained, when);
+        weft__note_clear(&r->drained);
+        return;
+    }
+    weft__cause unused;
+    m = weft__enter();
+    weft__park_begin(m->g, false);
+    m = weft__park_free(m, when, WEFT__WAIT_SLEEP, NULL, NULL, &unused);
+    weft__leave(m);
+}
+
 static void report_left(weft__r *r) {
     weft__log(r, WEFT_LOG_ERROR, "green threads are left behind after the limit of the stop");
     weft__dump(r, STDERR_FILENO);
 }
 
-/* Waits until no G is left; cancelling them if so told. On a thread that runs no G of r. */
+/* Waits until no G is left; cancelling them if so told. On a thread that runs no G of r.
+   Who starts one from outside enters it in the books before he looks at `stopping`; here it is the
+   other way round, so a G that is started after all is waited for. */
 static int drain(weft__r *r, bool cancel, weft_duration limit) {
     int64_t end = limit < 0 ? INT64_MAX : weft_time_add(weft_time_at(weft__clock_now()), limit).ns;
+    bool closing = cancel;
     atomic_store(&r->draining, 1);
-    if (cancel) {
-        atomic_store(&r->stopping, 1);
-    }
+    atomic_store(&r->stopping, closing);
     weft__fence_full(); /* told before the books are read */
-    while (!weft__no_g_left(r) && !atomic_load(&r->dead)) {
+    while (!atomic_load(&r->dead)) {
+        if (weft__no_g_left(r)) {
+            if (closing) {
+                return 0;
+            }
+            closing = true; /* the rest has run to its end: from here nobody begins */
+            atomic_store(&r->stopping, 1);
+            weft__fence_full();
+            continue;
+        }
+        if (cancel) {
+            cancel_all(r);
+        }
         int64_t now = weft__clock_now();
         if (cancel && now >= end) {
             report_left(r);
             return -ETIMEDOUT;
         }
-        if (cancel) {
-            cancel_all(r);
-        }
         int64_t next = now + RESCAN < end ? now + RESCAN : end;
-        weft__note_sleep_until(&r->drained, cancel ? next : INT64_MAX);
-        weft__note_clear(&r->drained);
+        wait_a_while(r, cancel ? next : INT64_MAX);
         weft__fence_full(); /* and the note cleared */
     }
-    return atomic_load(&r->dead) ? -EDEADLK : 0;
+    return -EDEADLK;
+}
+
+/* Its Gs stand in queues of the user's: what they stand on stays, and leak checkers find it here. */
+static void keep_dead(weft__r *r) {
+    static weft__lock lock;
+    static weft__r *dead;
+    weft__lock_take(&lock);
+    r->dead_link = dead;
+    dead = r;
+    weft__lock_drop(&lock);
 }
 
 static void teardown(weft__r *r) {
@@ -355,11 +399,13 @@ static void teardown(weft__r *r) {
         net_stop(r);
     }
     if (dead) {
-        return; /* its Gs stand in queues of the user's: what they stand on stays */
+        keep_dead(r);
+        return;
     }
-    /* A plain thread in a call on a connection holds its record, and by it r. */
+    close_tsets(r);
+    /* Calls from outside that were under way have been told to end. */
     while (atomic_load(&r->users) != 0 || atomic_load(&r->conns_open) != 0) {
-        weft__thread_nap(20 * WEFT_MICROSECOND);
+        wait_a_while(r, weft__clock_now() + 20 * WEFT_MICROSECOND);
     }
     free_parts(r);
 }
@@ -408,6 +454,17 @@ static int first_g(weft__r *r, weft__m *m, weft_fn app, void *arg, const void *s
         weft__ready(m, g);
     }
     return err;
+}
+
+/* main has ended by weft_exit: from here the others run alone, and may be stuck without this M. */
+static void leave_rest_alone(weft__r *r) {
+    weft__lock_take(&r->lock);
+    r->nm--;
+    bool dead = weft__checkdead(r);
+    weft__lock_drop(&r->lock);
+    if (dead) {
+        weft__stuck_report(r);
+    }
 }
 
 /* The calling thread serves as an M until main has ended. */

@@ -197,6 +197,9 @@ typedef struct weft__fired {
 typedef struct weft__ktimer {
     weft__timer t;
     void (*fire)(struct weft__ktimer *k, weft__m *m, weft__tset *ts, int64_t now, weft__fired *out);
+    /* Its runtime has gone before it was due; under the lock, out of the heap. Gives those who wait
+       for it, claimed, as a chain to wake. NULL: nothing to do. */
+    struct weft__waiter *(*gone)(struct weft__ktimer *k, weft__tset *ts);
 } weft__ktimer;
 enum { WEFT__TIMER_G = 0, WEFT__TIMER_K = 1 }; /* weft__timer.kind */
 
@@ -314,7 +317,8 @@ struct weft_runtime {
     bool make_stop;              /* lock */
     _Atomic bool m_wanted;       /* lock to write: a wake found no M: who would park looks again */
     uint64_t threads_created;    /* lock */
-    _Atomic bool dead; /* lock to write: the program is stuck for ever and has been told so */
+    _Atomic bool dead;           /* lock to write: the program is stuck for ever and has been told so */
+    weft__r *dead_link;          /* of the runtimes that died so */
 
     _Atomic uint32_t npidle __attribute__((aligned(WEFT__LINE))); /* lock to write */
     _Atomic uint32_t nmspinning;                                 /* lock to raise with an idle P */
@@ -330,6 +334,7 @@ struct weft_runtime {
     /* of room net, set when the first descriptor comes */
     void (*_Atomic net_event)(weft__r *r, uint64_t tag, unsigned events, weft__glist *ready);
     void (*_Atomic net_stop)(weft__r *r);
+    _Atomic bool net_closed; /* no descriptor is taken any more */
 
     weft__lock gfree_lock __attribute__((aligned(WEFT__LINE)));
     weft__g *gfree; /* chains of dead Gs: see g.c */
@@ -337,7 +342,7 @@ struct weft_runtime {
     _Atomic int64_t gcount; /* kept only with cfg.max_gs */
     weft__pstats stats;     /* of callers without a P; under stats_lock */
     weft__lock stats_lock;
-    _Atomic int64_t conns_open;
+    _Atomic int64_t conns_open; /* records in use: whoever holds one may touch the runtime */
 
     /* life */
     _Atomic uint32_t stopping;  /* spawns are refused; waits end */
@@ -470,9 +475,13 @@ void weft__tset_close(weft__tset *ts); /* the runtime goes: empties the heap, gi
 weft__tset *weft__tset_of(weft__m *m, weft__r *r);  /* where a timer that m arms now belongs */
 weft__tset *weft__timer_lock(weft__timer *t); /* the set that t is homed in, locked */
 void weft__tset_unlock(weft__tset *ts);       /* publishes min_key */
+uint32_t weft__tset_len(weft__tset *ts);
 /* A user's timer is homed in ts: the set outlives it. Unhome: ts is locked, and dropped here. */
 void weft__timer_home(weft__timer *t, weft__tset *ts);
 void weft__timer_unhome(weft__timer *t, weft__tset *ts);
+/* Drops ts; sees to it that nobody sleeps past `when` if it is earlier than all before. The caller may
+   be of another runtime, and r may be stopped meanwhile. */
+void weft__tset_unlock_earlier(weft__m *m, weft__tset *ts, weft__r *r, int64_t when, bool earlier);
 /* Moves the home of a timer that is in no heap to `to`; returns the locked set it is homed in then. */
 weft__tset *weft__timer_rehome(weft__timer *t, weft__tset *ts, weft__tset *to);
 /* ts locked: puts t in, or moves it. Sets *earlier if somebody may sleep too long now: then call

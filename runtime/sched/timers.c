@@ -63,10 +63,21 @@ static void unref(weft__tset *ts) {
 
 void weft__tset_close(weft__tset *ts) {
     weft__lock_take(&ts->lock);
+    ts->closed = true; /* so nothing is put in while the lock is dropped below */
     while (ts->heap.len > 0) {
-        weft__heap_remove(&ts->heap, ts->heap.entries[0].timer);
+        weft__timer *t = ts->heap.entries[0].timer;
+        weft__heap_remove(&ts->heap, t);
+        weft__ktimer *k = weft__container(t, weft__ktimer, t);
+        weft__waiter *chain =
+            t->kind == WEFT__TIMER_K && k->gone != NULL ? k->gone(k, ts) : NULL;
+        if (chain != NULL) {
+            weft__lock_drop(&ts->lock);
+            weft__m *m = weft__enter();
+            weft__wake_chain(m, chain, -EBADF);
+            weft__leave(m);
+            weft__lock_take(&ts->lock);
+        }
     }
-    ts->closed = true;
     atomic_store(&ts->min_key, INT64_MAX);
     unref(ts);
 }
@@ -97,6 +108,13 @@ weft__tset *weft__timer_lock(weft__timer *t) {
 void weft__tset_unlock(weft__tset *ts) {
     atomic_store_explicit(&ts->min_key, weft__heap_min_key(&ts->heap), memory_order_release);
     weft__lock_drop(&ts->lock);
+}
+
+uint32_t weft__tset_len(weft__tset *ts) {
+    weft__lock_take(&ts->lock);
+    uint32_t len = ts->heap.len;
+    weft__lock_drop(&ts->lock);
+    return len;
 }
 
 void weft__timer_home(weft__timer *t, weft__tset *ts) {
@@ -220,6 +238,20 @@ void weft__timers_earlier(weft__m *m, weft__r *r, int64_t when) {
 #ifndef WEFT_TARGET_PLAN9 /* there the wake-up is left out: the adder's P will look by itself */
     m->owed |= WEFT__OWED_TIMER;
 #endif
+}
+
+void weft__tset_unlock_earlier(weft__m *m, weft__tset *ts, weft__r *r, int64_t when, bool earlier) {
+    bool foreign = earlier && m->r != r; /* then only the set, which is not closed, has held r for us */
+    if (foreign) {
+        atomic_fetch_add(&r->users, 1);
+    }
+    weft__tset_unlock(ts);
+    if (earlier) {
+        weft__timers_earlier(m, r, when);
+    }
+    if (foreign) {
+        atomic_fetch_sub(&r->users, 1);
+    }
 }
 
 static void note_late(weft__pstats *s, int64_t late) {

@@ -97,6 +97,21 @@ static weft__waiter *give(weft_timer *t, weft__won *won) {
     return w;
 }
 
+/* Nobody holds it and it will never fire. */
+static weft__waiter *gone_fn(weft__ktimer *k, weft__tset *ts) {
+    weft_timer *t = weft__container(k, weft_timer, k);
+    if (t->self_free) {
+        free_under_lock(ts, t);
+    }
+    return NULL;
+}
+
+/* Who waits is no G of its runtime, or the runtime would not have ended. */
+static weft__waiter *gone_wait(weft__ktimer *k, weft__tset *ts) {
+    (void)ts;
+    return weft__waitq_claim_all(&weft__container(k, weft_timer, k)->q);
+}
+
 static void fire_wait(weft__ktimer *k, weft__m *m, weft__tset *ts, int64_t now, weft__fired *out) {
     (void)m, (void)ts, (void)now;
     weft__won won = WEFT__LOST;
@@ -137,6 +152,7 @@ static int timer_new(weft_timer **out, weft_duration after, weft_fn fn, void *ar
     }
     memset(t, 0, sizeof *t);
     t->k.fire = fn != NULL ? fire_fn : fire_wait;
+    t->k.gone = fn != NULL ? gone_fn : gone_wait;
     t->k.t.kind = WEFT__TIMER_K;
     t->r = r;
     t->fn = fn;
@@ -165,10 +181,7 @@ static int timer_new(weft_timer **out, weft_duration after, weft_fn fn, void *ar
     if (err != 0 || (t->self_free && !t->armed)) {
         free_under_lock(ts, t); /* it could not be armed, or nobody could ever arm it */
     }
-    weft__tset_unlock(ts);
-    if (earlier) {
-        weft__timers_earlier(m, r, when);
-    }
+    weft__tset_unlock_earlier(m, ts, r, when, earlier);
     weft__leave(m);
     return err;
 }
@@ -199,9 +212,9 @@ static bool reset_to(weft_timer *t, int64_t when, int64_t now) {
     weft__m *m = weft__enter();
     weft__tset *ts = weft__timer_lock(&t->k.t);
     bool was = t->armed, earlier = false;
-    weft__tset *here = weft__tset_of(m, t->r);
-    if (t->k.t.pos == 0 && ts != here && !ts->closed && here != t->r->tset) {
-        ts = weft__timer_rehome(&t->k.t, ts, here); /* it joins the heap of the P we hold */
+    bool at_home = m->p != NULL && m->r == t->r; /* t->r itself may be gone */
+    if (at_home && t->k.t.pos == 0 && !ts->closed && ts != m->p->tset) {
+        ts = weft__timer_rehome(&t->k.t, ts, m->p->tset); /* it joins the heap of the P we hold */
         was = t->armed;
     }
     aim(t, when, now);
@@ -214,11 +227,7 @@ static bool reset_to(weft_timer *t, int64_t when, int64_t now) {
             t->armed = false; /* no memory for its place: it does not fire, and says so next time */
         }
     }
-    weft__r *r = t->r;
-    weft__tset_unlock(ts);
-    if (earlier) {
-        weft__timers_earlier(m, r, at);
-    }
+    weft__tset_unlock_earlier(m, ts, t->r, at, earlier);
     weft__leave(m);
     return was;
 }
@@ -277,15 +286,10 @@ static int park(weft__m **pm, weft_timer *t, weft__tset *ts, weft_time *nominal,
     bool earlier = false;
     weft__waiter_init(&w, m->g, weft__park_begin(m->g, true), nominal);
     weft__waitq_push(&t->q, &w);
-    int64_t when = t->when;
-    weft__r *r = t->r;
     if (t->armed && t->k.t.pos == 0 && put_in(ts, t, &earlier) != 0) {
         weft__claim(m->g, w.gen, WEFT__BY_NOMEM);
     }
-    weft__tset_unlock(ts);
-    if (earlier) {
-        weft__timers_earlier(m, r, when);
-    }
+    weft__tset_unlock_earlier(m, ts, t->r, t->when, earlier);
     weft__cause cause;
     *pm = weft__park_free(m, deadline, WEFT__WAIT_TIMER, t, site, &cause);
     if (cause == WEFT__BY_SOURCE) {
@@ -313,9 +317,9 @@ static int timer_wait(weft_timer *t, weft_time *nominal, weft_time until, const 
                 nominal->ns = t->nominal;
             }
             weft__tset_unlock(ts);
-        } else if (until.ns <= now) {
+        } else if (ts->closed || until.ns <= now) {
+            err = ts->closed ? -EBADF : -ETIMEDOUT; /* closed: it went with its runtime */
             weft__tset_unlock(ts);
-            err = -ETIMEDOUT;
         } else {
             err = park(&m, t, ts, nominal,
                        until.ns == INT64_MAX ? INT64_MAX : weft__round_time(until.ns, now), site);
