@@ -529,6 +529,15 @@ static void stopm(weft__m *m) {
     }
 }
 
+/* main has left by weft_exit: whoever goes idle when nobody else lives wakes the one who waits for
+   that. Behind pidleput's read-modify-write, which orders the count of an end before this look: of
+   two last ones, the later sees both. */
+static void tell_drained(weft__r *r) {
+    if (weft__unlikely(atomic_load(&r->main_ended) != 0) && weft__no_g_left(r)) {
+        weft__note_wake(&r->drained);
+    }
+}
+
 /* Steps 7 to 9: on return the M holds a P again, or leaves. */
 static void go_idle(weft__m *m) {
     weft__r *r = m->r;
@@ -543,6 +552,7 @@ static void go_idle(weft__m *m) {
     weft__pidleput(r, p);
     weft__lock_drop(&r->lock);
     retire_spinner(m);
+    tell_drained(r);
 #ifndef WEFT_CANARY_NO_RECHECK
     weft__fence_full(); /* pairs with the submitters': see the head of this file */
     if (work_anywhere(r) && take_idle_p(m, true)) {

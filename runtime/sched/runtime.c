@@ -364,6 +364,9 @@ void weft__main_ends(weft__r *r, int result, bool by_exit) {
     weft__m *m = r->main_m;
     r->main_result = result;
     r->main_exited = by_exit;
+    if (by_exit) {
+        atomic_store(&r->main_ended, 1);
+    }
     if (m == NULL) {
         return;
     }
@@ -401,6 +404,21 @@ static int first_g(weft__r *r, weft__m *m, weft_fn app, void *arg, const void *s
     return err;
 }
 
+/* The thread of weft_run is no M any more, and main has left the rest to itself: it may have been the
+   last that could have woken the rest. (A rest that main returns from is cancelled instead.) */
+static void main_leaves(weft__r *r) {
+    if (!r->main_exited) {
+        return;
+    }
+    weft__lock_take(&r->lock);
+    r->nm--;
+    bool dead = weft__checkdead(r);
+    weft__lock_drop(&r->lock);
+    if (dead) {
+        weft__stuck_report(r);
+    }
+}
+
 /* The calling thread serves as an M until main has ended. */
 static int run_here(weft__r *r, weft_fn app, void *arg, const void *site) {
     weft__m *before = weft__m_self();
@@ -424,6 +442,7 @@ static int run_here(weft__r *r, weft_fn app, void *arg, const void *site) {
         atomic_store(&m->exit, true);
     }
     weft__schedule(m);
+    main_leaves(r);
     weft__m_end(m);
     if (has_sig) {
         weft__sigstack_teardown(&sig);

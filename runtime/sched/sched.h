@@ -340,7 +340,7 @@ struct weft_runtime {
     _Atomic uint32_t stopping;  /* spawns are refused; waits end */
     _Atomic uint32_t leave_main;/* the M of weft_run shall leave the scheduler */
     weft__m *main_m;
-    _Atomic uint32_t main_ended;
+    _Atomic uint32_t main_ended; /* by weft_exit: weft_run waits until the rest has ended too */
     bool main_exited; /* by weft_exit: the rest runs on */
     int main_result;
     weft__note drained; /* wakes the one who stops: perhaps no G is left, or stuck */
