@@ -534,11 +534,16 @@ static bool wait_in_poller(weft__m *m) {
     return true;
 }
 
+static bool shall_leave(weft__m *m) {
+    return atomic_load_explicit(&m->exit, memory_order_acquire) ||
+           (m->main && atomic_load_explicit(&m->r->leave_main, memory_order_acquire) != 0);
+}
+
 /* Step 9. Returns with a P, or without one if the M shall leave. */
 static void stopm(weft__m *m) {
     weft__r *r = m->r;
     weft__lock_take(&r->lock);
-    if (atomic_load(&m->exit)) {
+    if (shall_leave(m)) { /* said under this lock: who says it wakes those who are parked */
         weft__lock_drop(&r->lock);
         return;
     }
@@ -602,11 +607,6 @@ static void go_idle(weft__m *m) {
         }
     }
     stopm(m);
-}
-
-static bool shall_leave(weft__m *m) {
-    return atomic_load_explicit(&m->exit, memory_order_acquire) ||
-           (m->main && atomic_load_explicit(&m->r->leave_main, memory_order_acquire) != 0);
 }
 
 /* A G to run, this M holding a P; NULL: the M shall leave. */
