@@ -3,7 +3,8 @@
  *
  * find_runnable looks in this order; the first hit wins:
  *    1. timers of the own P and of the set without a P, if due
- *    2. at latest every 61 picks the global queue; the injection queue; every so often the poller
+ *    2. at latest every 61 picks the global queue; the injection queue; every so often the poller; now
+ *       and then what lies in the queue of a P whose thread computes
  *    3. runnext and the ring (the ring first if runnext has had sixteen in a row)
  *    4. the global queue, in a batch
  *    5. (the poller comes last: waiting in it, step 8, looks as well, and costs no more)
@@ -341,6 +342,32 @@ static void look_outside(weft__m *m) {
     }
 }
 
+/* Every P is busy, and one of them has picked nothing since this one's last look: its thread computes,
+   perhaps for long, and what lies in its queue waits for nobody else. Rare, because the looks take the
+   others' hot lines from them. */
+static weft__g *rescue(weft__m *m, uint32_t tick) {
+    weft__r *r = m->r;
+    weft__p *p = m->p;
+    p->rescue_tick = tick;
+    if (atomic_load_explicit(&r->npidle, memory_order_relaxed) != 0 ||
+        weft__runq_len(p) > WEFT__RING / 2) { /* no room for what a thief takes */
+        return NULL;
+    }
+    for (int i = 0; i < r->nprocs; i++) {
+        weft__p *victim = r->ps[i];
+        uint32_t at = atomic_load_explicit(&victim->tick, memory_order_relaxed);
+        if (victim == p || at != p->seen_ticks[i]) {
+            p->seen_ticks[i] = at;
+            continue;
+        }
+        weft__g *g = weft__runqsteal(p, victim, true, &p->seen_ticks[i]);
+        if (g != NULL) {
+            return g;
+        }
+    }
+    return NULL;
+}
+
 static weft__g *look_local(weft__p *p, bool ring_first) {
     weft__g *g = ring_first ? weft__runqget_ring(p) : weft__runnext_take(p);
     if (g == NULL) {
@@ -360,6 +387,9 @@ static weft__g *look(weft__m *m) {
     uint32_t tick = atomic_load_explicit(&p->tick, memory_order_relaxed);
     if (tick - p->global_tick >= WEFT__GLOBAL_EVERY - WEFT__PICKS) {
         g = globq_get(m, 1);
+    }
+    if (g == NULL && weft__unlikely(tick - p->rescue_tick >= WEFT__RESCUE_EVERY)) {
+        g = rescue(m, tick);
     }
     if (g == NULL) {
         g = look_local(p, ring_first);

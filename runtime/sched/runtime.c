@@ -456,17 +456,6 @@ static int first_g(weft__r *r, weft__m *m, weft_fn app, void *arg, const void *s
     return err;
 }
 
-/* main has ended by weft_exit: from here the others run alone, and may be stuck without this M. */
-static void leave_rest_alone(weft__r *r) {
-    weft__lock_take(&r->lock);
-    r->nm--;
-    bool dead = weft__checkdead(r);
-    weft__lock_drop(&r->lock);
-    if (dead) {
-        weft__stuck_report(r);
-    }
-}
-
 /* The calling thread serves as an M until main has ended. */
 static int run_here(weft__r *r, weft_fn app, void *arg, const void *site) {
     weft__m *before = weft__m_self();

@@ -210,6 +210,7 @@ enum {
     WEFT__PICKS = 16,      /* direct picks between two looks from g0 */
     WEFT__GFREE_CHAIN = 64, /* dead Gs that move together between a P and the runtime */
     WEFT__GLOBAL_EVERY = 61,
+    WEFT__RESCUE_EVERY = 1000, /* picks between two looks at what lies with computing Ps */
 };
 
 /* Counters of a P: written by its holder alone, read by anybody. */
@@ -230,6 +231,7 @@ struct weft__p {
     _Atomic uint32_t tick;      /* picks so far; thieves watch it move */
     uint32_t picks;             /* picks since the ring came first; at WEFT__PICKS g0 looks */
     uint32_t global_tick;       /* tick at the last look at the global queue */
+    uint32_t rescue_tick;       /* tick at the last look at what lies with computing Ps */
     weft__g *gfree;             /* dead Gs, last in first out */
     uint32_t gfree_len;
     weft__g *gfree_spare;       /* a chain of them in reserve, or NULL */
@@ -399,9 +401,9 @@ void weft__runqput_list(weft__p *p, weft__glist *l);  /* all, in order; empties 
 weft__g *weft__runqget_ring(weft__p *p);
 weft__g *weft__runqsteal(weft__p *thief, weft__p *victim, bool next_too, uint32_t *seen_tick);
 bool weft__runq_has_ring(weft__p *p);
-WEFT__ALWAYS_INLINE uint32_t weft__runq_len(weft__p *p) {
+WEFT__ALWAYS_INLINE uint32_t weft__runq_len(weft__p *p) { /* of the ring; for its holder */
     return atomic_load_explicit(&p->tail, memory_order_relaxed) -
-           atomic_load_explicit(&p->head, memory_order_relaxed);
+           atomic_load_explicit(&p->head, memory_order_acquire);
 }
 void weft__globq_put_list(weft__r *r, weft__glist *l);
 /* The G next in line: from the private slot by plain stores, or back from the offered one, where
