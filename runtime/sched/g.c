@@ -31,7 +31,7 @@ static char *top_of(weft__g *g) {
     return (char *)g - colour - 16;
 }
 
-static uint64_t *canary_of(weft__g *g) {
+uint64_t *weft__g_canary(weft__g *g) {
     return (uint64_t *)(void *)top_of(g);
 }
 
@@ -61,7 +61,7 @@ static weft__g *g_from_system(weft__r *r, int *err) {
     }
     weft__g *g = g_of_stack(st);
     g->stack = st; /* the rest of its memory is zero, as it came from the system */
-    *canary_of(g) = canary();
+    *weft__g_canary(g) = canary();
 #ifdef WEFT__ASAN
     g->fiber.asan_low = st.low;
     g->fiber.asan_bytes = st.bytes;
@@ -257,7 +257,7 @@ void weft__g_entry(weft__m *m) {
 void weft__g_exit(weft__m *m, int result) {
     weft__g *g = m->g;
     weft__r *r = g->r;
-    if (weft__unlikely(*canary_of(g) != canary())) {
+    if (weft__unlikely(*weft__g_canary(g) != canary())) {
         weft__fatal("green thread %llu wrote over the top of its stack",
                     (unsigned long long)g->id);
     }

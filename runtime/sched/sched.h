@@ -459,6 +459,7 @@ WEFT__ALWAYS_INLINE void weft__ready(weft__m *m, weft__g *g) {
 }
 
 /* ---- Gs (g.c) ---------------------------------------------------------------------------------- */
+uint64_t *weft__g_canary(weft__g *g); /* the word right above the first frame */
 void weft__g_entry(weft__m *m); /* where every G begins */
 /* A dead G of this runtime's default stack size, or NULL with *err. m may be NULL or without a P. */
 weft__g *weft__g_new(weft__m *m, weft__r *r, weft_fn fn, void *arg, const void *site, int *err);
