@@ -36,13 +36,13 @@ static int count_one(void *arg) {
 
 static int go_many(void *arg) {
     (void)arg;
-    enum { MANY = 3000 };
+    int many = rounds(3000);
     atomic_int count = 0;
     for (int round = 0; round < 3; round++) {
-        for (int i = 0; i < MANY; i++) {
+        for (int i = 0; i < many; i++) {
             CHECK_EQ(weft_go(count_one, &count), 0);
         }
-        UNTIL(atomic_load(&count) == MANY * (round + 1));
+        UNTIL(atomic_load(&count) == many * (round + 1));
     }
     return 0;
 }
@@ -81,8 +81,8 @@ static int grow(void *arg) {
 static int grow_tree(void *arg) {
     (void)arg;
     atomic_store(&leaves, 0);
-    CHECK_EQ(weft_go(grow, (void *)(intptr_t)7), 0);
-    UNTIL(atomic_load(&leaves) == 3 * 3 * 3 * 3 * 3 * 3 * 3);
+    CHECK_EQ(weft_go(grow, (void *)(intptr_t)6), 0);
+    UNTIL(atomic_load(&leaves) == 3 * 3 * 3 * 3 * 3 * 3);
     return 0;
 }
 
@@ -382,7 +382,7 @@ TEST(task, exit_on_a_plain_thread_is_fatal) {
 /* ---- numbers ---- */
 
 static weft_id ids[1000];
-static atomic_int next_slot;
+static atomic_int next_slot, kept;
 
 static int keep_id(void *arg) {
     (void)arg;
@@ -390,6 +390,7 @@ static int keep_id(void *arg) {
     weft_yield();
     CHECK_EQ(weft_self(), id);
     ids[atomic_fetch_add(&next_slot, 1)] = id;
+    atomic_fetch_add(&kept, 1);
     return 0;
 }
 
@@ -402,13 +403,14 @@ static int number_all(void *arg) {
     (void)arg;
     CHECK_EQ(weft_self(), 1);
     atomic_store(&next_slot, 0);
+    atomic_store(&kept, 0);
     for (int i = 0; i < 1000; i++) {
         CHECK_EQ(i % 2 ? weft_go(keep_id, NULL) : weft_submit(NULL, keep_id, NULL), 0);
         if (i % 50 == 0) {
             weft_yield(); /* let some end, so that their memory is used again */
         }
     }
-    UNTIL(atomic_load(&next_slot) == 1000);
+    UNTIL(atomic_load(&kept) == 1000);
     qsort(ids, 1000, sizeof ids[0], by_value);
     CHECK_GT(ids[0], 1);
     for (int i = 1; i < 1000; i++) {
