@@ -27,7 +27,7 @@ typedef bool (*weft__gate_open)(uint32_t word); /* of the word without WAITERS *
 
 /* The wake of him who opened the gate and saw WAITERS. */
 void weft__gate_wake(weft__m *m, weft__gate *gate);
-/* Waits until it is open. Cancellable forms have a time and end with the stop. */
+/* Waits until it is open. Cancellable forms have a time, perhaps "never", and end with the stop. */
 int weft__gate_wait(weft__gate *gate, weft__gate_open open, weft_time until, bool cancellable,
                     weft__reason why, const void *site);
 
