@@ -9,6 +9,20 @@ void weft__gate_wake(weft__m *m, weft__gate *gate) {
     weft__wake_chain(m, chain, 0);
 }
 
+bool weft__gate_settled(const weft__gate *gate, weft__gate_open open) {
+    for (int i = 0; open(atomic_load_explicit(&gate->word, memory_order_acquire)); i++) {
+        if (weft__gate_passed(gate, open)) {
+            return true;
+        }
+        if (i < 200) {
+            weft__pause();
+        } else {
+            weft__thread_nap(20 * WEFT_MICROSECOND); /* the opener's thread has been put aside */
+        }
+    }
+    return false;
+}
+
 /* Under the lock: marks that somebody waits, unless the gate is open with nobody to wake. */
 static bool mark(weft__gate *gate, weft__gate_open open) {
     uint32_t w = atomic_load_explicit(&gate->word, memory_order_acquire);
