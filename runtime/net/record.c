@@ -433,6 +433,10 @@ int weft__io_wait(weft__io *io) {
     return park_in(io, &s->q, io->until.ns, now);
 }
 
+bool weft__io_is_try(const weft__io *io, bool asked) {
+    return !asked && io->until.ns != INT64_MAX && io->until.ns <= weft__clock_now();
+}
+
 int weft__io_pause(weft__io *io, int64_t ns) {
     weft__side *s = &io->rec->side[io->side];
     int64_t now = weft__clock_now(), end = now + ns;

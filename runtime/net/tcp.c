@@ -165,10 +165,12 @@ static int try_accept(weft__io *io, weft_conn *out) {
 static int accept_on(weft__io *io, weft_conn *out) {
     weft__side *s = &io->rec->side[WEFT__READ];
     int64_t backoff = 0;
-    for (;;) {
+    bool last = false;
+    for (bool asked = false;;) {
         int err = 0;
-        if (weft__side_consume(s)) {
+        if (weft__side_consume(s) || last) {
             err = try_accept(io, out);
+            asked = true;
             if (err != -EAGAIN) {
                 weft__io_pass_ready(io); /* perhaps there are more, for others */
             }
@@ -190,8 +192,9 @@ static int accept_on(weft__io *io, weft_conn *out) {
                 return err;
             }
         }
-        err = weft__io_wait(io);
-        if (err != 0) {
+        err = last ? -ETIMEDOUT : weft__io_wait(io);
+        last = err == -ETIMEDOUT && weft__io_is_try(io, asked);
+        if (err != 0 && !last) {
             return err;
         }
     }
