@@ -57,6 +57,7 @@ struct weft__rec {
     bool socket;
     bool was_blocking;   /* put back at close */
     _Atomic bool sticky;
+    _Atomic bool starved; /* a listener: accept ran out of something and has not caught up since */
     uint32_t refs;       /* calls inside, and one while open; lock */
     int fd;
     weft__r *r;

@@ -131,6 +131,7 @@ static void rec_begin(weft__rec *rec, weft__r *r, int fd, enum weft__rec_kind ki
     rec->socket = (traits & WEFT__REC_SOCKET) != 0;
     rec->was_blocking = (traits & WEFT__REC_WAS_BLOCKING) != 0;
     atomic_store_explicit(&rec->sticky, false, memory_order_relaxed);
+    atomic_store_explicit(&rec->starved, false, memory_order_relaxed);
     rec->refs = 2;
     rec->fd = fd;
     rec->r = r;

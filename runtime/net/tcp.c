@@ -175,7 +175,7 @@ static int accept_on(weft__io *io, weft_conn *out) {
                 weft__io_pass_ready(io); /* perhaps there are more, for others */
             }
             if (is_shortage(err)) {
-                if (backoff == 0) {
+                if (!atomic_exchange(&io->rec->starved, true)) {
                     weft__log(io->rec->r, WEFT_LOG_WARNING, "accept: %s; trying again until it ends",
                               weft_strerror(err));
                 }
@@ -191,6 +191,7 @@ static int accept_on(weft__io *io, weft_conn *out) {
             if (err != -EAGAIN) {
                 return err;
             }
+            atomic_store_explicit(&io->rec->starved, false, memory_order_relaxed);
         }
         err = last ? -ETIMEDOUT : weft__io_wait(io);
         last = err == -ETIMEDOUT && weft__io_is_try(io, asked);

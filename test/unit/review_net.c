@@ -73,3 +73,85 @@ static int tries_to_accept(void *arg) {
 TEST(review_net, try_to_accept_asks_the_kernel) {
     run_on(1, tries_to_accept, NULL);
 }
+
+/* ---- no descriptors left ------------------------------------------------------------------------- */
+
+enum { CLIENTS = 4, LIMIT = 64 };
+
+struct shortage {
+    _Atomic int lines, served, refused;
+    weft_listener l;
+    int fillers[LIMIT], filled;
+};
+
+static void count_line(void *arg, int level, const char *line) {
+    struct shortage *s = arg;
+    if (level == WEFT_LOG_WARNING && strncmp(line, "accept", 6) == 0) {
+        s->lines++;
+    }
+}
+
+static int serves_one(void *arg) {
+    struct shortage *s = arg;
+    weft_conn c;
+    int err = weft_accept(&c, s->l);
+    if (err == 0) {
+        s->served++;
+    } else {
+        CHECK_EQ(err, -EBADF);
+        s->refused++;
+    }
+    return 0;
+}
+
+static void fill(struct shortage *s) {
+    struct rlimit few = {LIMIT, LIMIT};
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    int fd;
+    while ((fd = dup(0)) >= 0) {
+        s->fillers[s->filled++] = fd;
+    }
+}
+
+/* Four accept, none can be served; then one; then none is left to serve and the listener closes. */
+static int runs_short(void *arg) {
+    struct shortage *s = arg;
+    weft_waitgroup all = WEFT_WAITGROUP_INIT;
+    weft_addr at;
+    CHECK_EQ(weft_listen(&s->l, "tcp4", "127.0.0.1:0", NULL), 0);
+    CHECK_EQ(weft_listener_addr(s->l, &at), 0);
+    for (int i = 0; i < CLIENTS; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        CHECK_EQ(connect(fd, weft_addr_sockaddr(&at), at.bytes), 0);
+    }
+    fill(s);
+    for (int i = 0; i < CLIENTS; i++) {
+        CHECK_EQ(weft_waitgroup_go(&all, serves_one, s), 0);
+    }
+    CHECK_EQ(weft_sleep(100 * WEFT_MILLISECOND), 0);
+    CHECK_EQ(s->served, 0);
+    CHECK_EQ(s->lines, 1);
+    close(s->fillers[--s->filled]);
+    while (s->served == 0) {
+        CHECK_EQ(weft_sleep(WEFT_MILLISECOND), 0);
+    }
+    CHECK_EQ(weft_sleep(50 * WEFT_MILLISECOND), 0);
+    CHECK_EQ(s->served, 1);
+    weft_time before = weft_now();
+    CHECK_EQ(weft_listener_close(s->l), 0);
+    weft_waitgroup_wait(&all);
+    CHECK_EQ(s->refused, CLIENTS - 1);
+    test_clock(weft_time_sub(weft_now(), before) < 4 * WEFT_MILLISECOND * (int64_t)test_slack(),
+               "back-off outlived the close by %lld us",
+               (long long)(weft_time_sub(weft_now(), before) / WEFT_MICROSECOND));
+    return 0;
+}
+
+TEST(review_net, accept_out_of_descriptors_says_so_once) {
+    struct shortage s = {.filled = 0};
+    weft_config cfg = weft_config_default();
+    cfg.procs = 2;
+    cfg.log = count_line;
+    cfg.hook_arg = &s;
+    CHECK_EQ(weft_run(runs_short, &s, &cfg, NULL), 0);
+}
