@@ -125,7 +125,15 @@ WEFT_API int weft_listener_from_fd(weft_listener *out, int fd) {
         return -EINVAL;
     }
     int err = weft__sys_set_nonblock(fd, true, &was_blocking);
-    return err != 0 ? err : open_listener(out, r, fd);
+    if (err != 0) {
+        return err;
+    }
+    err = open_listener(out, r, fd);
+    if (err != 0 && was_blocking) {
+        bool unused;
+        weft__sys_set_nonblock(fd, false, &unused); /* it stays the caller's, as it was */
+    }
+    return err;
 }
 
 /* ---- accepting --------------------------------------------------------------------------------- */

@@ -155,3 +155,23 @@ TEST(review_net, accept_out_of_descriptors_says_so_once) {
     cfg.hook_arg = &s;
     CHECK_EQ(weft_run(runs_short, &s, &cfg, NULL), 0);
 }
+
+/* ---- what is refused stays as it was -------------------------------------------------------------- */
+
+static int takes_twice(void *arg) {
+    (void)arg;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    weft_listener l = {0}, again = {77};
+    CHECK_EQ(listen(fd, 5), 0);
+    CHECK_EQ(weft_listener_from_fd(&l, fd), 0);
+    CHECK_EQ(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK), 0);
+    CHECK_EQ(weft_listener_from_fd(&again, fd), -EEXIST);
+    CHECK_EQ(again.id, 77);
+    CHECK_EQ(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
+    CHECK_EQ(weft_listener_close(l), 0);
+    return 0;
+}
+
+TEST(review_net, listener_refused_keeps_its_mode) {
+    run_on(1, takes_twice, NULL);
+}
