@@ -91,7 +91,6 @@ WEFT_API int weft_stats_read(weft_runtime *rt, weft_stats *out, size_t bytes) {
 WEFT_API int weft_dump(weft_runtime *rt, int fd) {
     weft__m *m = weft__enter();
     weft__r *r = rt != NULL ? rt : m->r;
-    int err = r != NULL ? weft__dump(r, fd) : WEFT_ENORUNTIME;
-    weft__leave(m);
-    return err;
+    weft__leave(m); /* it may write for long, and the G stays where it is */
+    return r != NULL ? weft__dump(r, fd) : WEFT_ENORUNTIME;
 }

@@ -57,6 +57,7 @@ struct weft__rec {
     bool socket;
     bool was_blocking;   /* put back at close */
     _Atomic bool sticky;
+    _Atomic bool starved; /* a listener: accept ran out of something and has not caught up since */
     uint32_t refs;       /* calls inside, and one while open; lock */
     int fd;
     weft__r *r;
@@ -91,6 +92,9 @@ typedef struct weft__io {
 
 /* Looks at what ends a call before it begins: cancelled, closed, past a deadline. 0 or the error. */
 int weft__io_check(weft__io *io);
+/* Time is up, and in all of the call nobody has asked the kernel? The word may be behind: nobody need
+   have polled since. Then a call with a time of its own asks once, as a try would. */
+bool weft__io_is_try(const weft__io *io, bool asked);
 /* Parks until the side's word is READY: 0; or -EBADF, -ETIMEDOUT, -ECANCELED. */
 int weft__io_wait(weft__io *io);
 /* The turn of a stream's side: taken at once, or -EBUSY for a second reader; writers queue. */
@@ -111,6 +115,7 @@ WEFT__ALWAYS_INLINE void weft__side_put_back(weft__side *s) {
 
 /* sys.c: system calls of their own, never inlined, so that no address of errno is kept over a park.
    Each gives a count or a negative error; a peer's silence (ETIMEDOUT) is WEFT_EPEERDEAD. */
+size_t weft__sys_cap(size_t bytes); /* what one transfer is asked for at most */
 ssize_t weft__sys_read(int fd, void *buf, size_t bytes);
 ssize_t weft__sys_write(int fd, const void *buf, size_t bytes, bool is_socket);
 int weft__sys_accept(int fd);

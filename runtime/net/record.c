@@ -131,6 +131,7 @@ static void rec_begin(weft__rec *rec, weft__r *r, int fd, enum weft__rec_kind ki
     rec->socket = (traits & WEFT__REC_SOCKET) != 0;
     rec->was_blocking = (traits & WEFT__REC_WAS_BLOCKING) != 0;
     atomic_store_explicit(&rec->sticky, false, memory_order_relaxed);
+    atomic_store_explicit(&rec->starved, false, memory_order_relaxed);
     rec->refs = 2;
     rec->fd = fd;
     rec->r = r;
@@ -431,6 +432,10 @@ int weft__io_wait(weft__io *io) {
         return err;
     }
     return park_in(io, &s->q, io->until.ns, now);
+}
+
+bool weft__io_is_try(const weft__io *io, bool asked) {
+    return !asked && io->until.ns != INT64_MAX && io->until.ns <= weft__clock_now();
 }
 
 int weft__io_pause(weft__io *io, int64_t ns) {

@@ -59,9 +59,12 @@ static ssize_t attempt(weft__io *io, void *buf, size_t bytes) {
 /* Moves 1..bytes bytes, waiting if need be. */
 static ssize_t transfer(weft__io *io, void *buf, size_t bytes) {
     weft__side *s = &io->rec->side[io->side];
-    for (;;) {
-        if (weft__side_consume(s)) {
+    bool last = false;
+    bytes = weft__sys_cap(bytes);
+    for (bool asked = false;;) {
+        if (weft__side_consume(s) || last) {
             ssize_t n = attempt(io, buf, bytes);
+            asked = true;
             if (!drained(io->rec, n, bytes)) {
                 weft__side_put_back(s);
             }
@@ -69,8 +72,9 @@ static ssize_t transfer(weft__io *io, void *buf, size_t bytes) {
                 return n;
             }
         }
-        int err = weft__io_wait(io);
-        if (err != 0) {
+        int err = last ? -ETIMEDOUT : weft__io_wait(io);
+        last = err == -ETIMEDOUT && weft__io_is_try(io, asked);
+        if (err != 0 && !last) {
             return err;
         }
     }

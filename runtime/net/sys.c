@@ -17,14 +17,14 @@ static WEFT__NOINLINE ssize_t last_error(void) {
 }
 
 /* One transfer is bounded, so that its size always fits the result. */
-static size_t cap(size_t bytes) {
+size_t weft__sys_cap(size_t bytes) {
     return bytes < (size_t)1 << 30 ? bytes : (size_t)1 << 30;
 }
 
 WEFT__NOINLINE ssize_t weft__sys_read(int fd, void *buf, size_t bytes) {
     ssize_t n;
     do {
-        n = read(fd, buf, cap(bytes));
+        n = read(fd, buf, bytes);
     } while (n < 0 && errno == EINTR);
     return n >= 0 ? n : last_error();
 }
@@ -53,7 +53,7 @@ static ssize_t write_quietly(int fd, const void *buf, size_t bytes) {
 WEFT__NOINLINE ssize_t weft__sys_write(int fd, const void *buf, size_t bytes, bool is_socket) {
     ssize_t n;
     do {
-        n = is_socket ? send(fd, buf, cap(bytes), MSG_NOSIGNAL) : write_quietly(fd, buf, cap(bytes));
+        n = is_socket ? send(fd, buf, bytes, MSG_NOSIGNAL) : write_quietly(fd, buf, bytes);
     } while (n < 0 && errno == EINTR);
     return n >= 0 ? n : last_error();
 }

@@ -125,7 +125,15 @@ WEFT_API int weft_listener_from_fd(weft_listener *out, int fd) {
         return -EINVAL;
     }
     int err = weft__sys_set_nonblock(fd, true, &was_blocking);
-    return err != 0 ? err : open_listener(out, r, fd);
+    if (err != 0) {
+        return err;
+    }
+    err = open_listener(out, r, fd);
+    if (err != 0 && was_blocking) {
+        bool unused;
+        weft__sys_set_nonblock(fd, false, &unused); /* it stays the caller's, as it was */
+    }
+    return err;
 }
 
 /* ---- accepting --------------------------------------------------------------------------------- */
@@ -165,15 +173,17 @@ static int try_accept(weft__io *io, weft_conn *out) {
 static int accept_on(weft__io *io, weft_conn *out) {
     weft__side *s = &io->rec->side[WEFT__READ];
     int64_t backoff = 0;
-    for (;;) {
+    bool last = false;
+    for (bool asked = false;;) {
         int err = 0;
-        if (weft__side_consume(s)) {
+        if (weft__side_consume(s) || last) {
             err = try_accept(io, out);
+            asked = true;
             if (err != -EAGAIN) {
                 weft__io_pass_ready(io); /* perhaps there are more, for others */
             }
             if (is_shortage(err)) {
-                if (backoff == 0) {
+                if (!atomic_exchange(&io->rec->starved, true)) {
                     weft__log(io->rec->r, WEFT_LOG_WARNING, "accept: %s; trying again until it ends",
                               weft_strerror(err));
                 }
@@ -189,9 +199,11 @@ static int accept_on(weft__io *io, weft_conn *out) {
             if (err != -EAGAIN) {
                 return err;
             }
+            atomic_store_explicit(&io->rec->starved, false, memory_order_relaxed);
         }
-        err = weft__io_wait(io);
-        if (err != 0) {
+        err = last ? -ETIMEDOUT : weft__io_wait(io);
+        last = err == -ETIMEDOUT && weft__io_is_try(io, asked);
+        if (err != 0 && !last) {
             return err;
         }
     }

@@ -180,13 +180,11 @@ void weft__stacks_put(weft__stacks *s, weft__stack st) {
 }
 
 void weft__stacks_each(weft__stacks *s, void (*fn)(weft__stack st, void *arg), void *arg) {
-    pthread_mutex_lock(&s->lock);
-    struct slab *b = atomic_load_explicit(&s->slabs, memory_order_relaxed);
+    struct slab *b = atomic_load_explicit(&s->slabs, memory_order_acquire);
     for (; b; b = b->next) {
-        size_t used = atomic_load_explicit(&b->used, memory_order_relaxed);
+        size_t used = atomic_load_explicit(&b->used, memory_order_acquire);
         for (size_t i = 0; i < used; i++) fn(slot_stack(s, b, i), arg);
     }
-    pthread_mutex_unlock(&s->lock);
 }
 
 size_t weft__stacks_reserved(weft__stacks *s) {

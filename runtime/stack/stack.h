@@ -11,7 +11,7 @@
      asked from a signal handler, without a lock.
 
    Locks: each pool has one, the overflow report has one for install and remove. Neither is held
-   while another is taken, except that weft__stacks_each calls its function under the pool's. */
+   while another is taken. */
 #ifndef WEFT_STACK_STACK_H
 #define WEFT_STACK_STACK_H
 
@@ -37,7 +37,8 @@ void weft__stacks_free(weft__stacks *s);
 int weft__stacks_take(weft__stacks *s, weft__stack *out);
 /* Back to the pool. Contents stay; last put is first taken. */
 void weft__stacks_put(weft__stacks *s, weft__stack st);
-/* Every stack that was ever handed out, in use or put back. fn runs under the pool's lock. */
+/* Every stack that was ever handed out, in use or put back, but perhaps one that is being handed out
+   for the first time. No lock is held, so fn may write to a file that is slow. */
 void weft__stacks_each(weft__stacks *s, void (*fn)(weft__stack st, void *arg), void *arg);
 /* Usable bytes of all stacks ever handed out. */
 size_t weft__stacks_reserved(weft__stacks *s);

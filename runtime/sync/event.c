@@ -28,8 +28,7 @@ WEFT_API void weft_event_reset(weft_event *e) {
 }
 
 WEFT_API bool weft_event_is_set(const weft_event *e) {
-    const weft__gate *gate = (const weft__gate *)(const void *)e;
-    return is_set(atomic_load_explicit(&gate->word, memory_order_acquire));
+    return weft__gate_settled((const weft__gate *)(const void *)e, is_set);
 }
 
 WEFT_API void weft_event_wait(weft_event *e) {

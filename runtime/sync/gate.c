@@ -9,6 +9,20 @@ void weft__gate_wake(weft__m *m, weft__gate *gate) {
     weft__wake_chain(m, chain, 0);
 }
 
+bool weft__gate_settled(const weft__gate *gate, weft__gate_open open) {
+    for (int i = 0; open(atomic_load_explicit(&gate->word, memory_order_acquire)); i++) {
+        if (weft__gate_passed(gate, open)) {
+            return true;
+        }
+        if (i < 200) {
+            weft__pause();
+        } else {
+            weft__thread_nap(20 * WEFT_MICROSECOND); /* the opener's thread has been put aside */
+        }
+    }
+    return false;
+}
+
 /* Under the lock: marks that somebody waits, unless the gate is open with nobody to wake. */
 static bool mark(weft__gate *gate, weft__gate_open open) {
     uint32_t w = atomic_load_explicit(&gate->word, memory_order_acquire);
@@ -38,13 +52,12 @@ static void leave_gate(weft__gate *gate, weft__gate_open open, weft__waiter *wai
 
 /* Queued under the lock, which is dropped here. */
 static int park(weft__m **pm, weft__gate *gate, weft__gate_open open, int64_t deadline,
-                weft__reason why, const void *site) {
+                bool cancellable, weft__reason why, const void *site) {
     weft__m *m = *pm;
     weft__waiter w;
-    bool timed = deadline != INT64_MAX;
-    weft__waiter_init(&w, m->g, timed ? weft__park_begin(m->g, true) : 0, NULL);
+    weft__waiter_init(&w, m->g, cancellable ? weft__park_begin(m->g, true) : 0, NULL);
     weft__waitq_push(&gate->q, &w);
-    if (!timed) {
+    if (!cancellable) {
         bool cancelled;
         *pm = weft__park_held(m, &gate->lock, false, why, gate, site, &cancelled);
         (void)atomic_load_explicit(&w.done, memory_order_acquire);
@@ -79,8 +92,8 @@ int weft__gate_wait(weft__gate *gate, weft__gate_open open, weft_time until, boo
             weft__lock_drop(&gate->lock);
         } else {
             err = park(&m, gate, open,
-                       until.ns == INT64_MAX ? INT64_MAX : weft__round_time(until.ns, now), why,
-                       site);
+                       until.ns == INT64_MAX ? INT64_MAX : weft__round_time(until.ns, now),
+                       cancellable, why, site);
         }
     }
     weft__leave(m);

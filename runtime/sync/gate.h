@@ -27,11 +27,13 @@ typedef bool (*weft__gate_open)(uint32_t word); /* of the word without WAITERS *
 
 /* The wake of him who opened the gate and saw WAITERS. */
 void weft__gate_wake(weft__m *m, weft__gate *gate);
-/* Waits until it is open. Cancellable forms have a time and end with the stop. */
+/* Is it open? Then whoever opened it has let go of it, as behind a wait: he is waited out. */
+bool weft__gate_settled(const weft__gate *gate, weft__gate_open open);
+/* Waits until it is open. Cancellable forms have a time, perhaps "never", and end with the stop. */
 int weft__gate_wait(weft__gate *gate, weft__gate_open open, weft_time until, bool cancellable,
                     weft__reason why, const void *site);
 
-WEFT__ALWAYS_INLINE bool weft__gate_passed(weft__gate *gate, weft__gate_open open) {
+WEFT__ALWAYS_INLINE bool weft__gate_passed(const weft__gate *gate, weft__gate_open open) {
     uint32_t w = atomic_load_explicit(&gate->word, memory_order_acquire);
     return open(w) && (w & WEFT__GATE_WAITERS) == 0 &&
            atomic_load_explicit(&gate->lock.held, memory_order_acquire) == 0;

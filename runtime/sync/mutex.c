@@ -34,6 +34,8 @@ _Static_assert(sizeof(struct mutex) == sizeof(weft_mutex), "the public mutex is 
 struct turn {
     weft__waiter w; /* first. result: 1: the lock is yours, 0: compete */
     int64_t since;
+    int64_t deadline;
+    bool cancellable; /* the form with a time, perhaps "never" */
 };
 
 static struct mutex *of(weft_mutex *m) {
@@ -105,17 +107,16 @@ static void leave_mutex(weft__m *m, struct mutex *mx, bool was_woken) {
 }
 
 /* One park in the queue; the inner lock is held and dropped. 1: the lock is ours, 0: compete. */
-static int park_once(weft__m **pm, struct mutex *mx, struct turn *t, int64_t deadline, bool front,
+static int park_once(weft__m **pm, struct mutex *mx, struct turn *t, bool front,
                      const void *site) {
     weft__m *m = *pm;
-    bool timed = deadline != INT64_MAX;
-    weft__waiter_init(&t->w, m->g, timed ? weft__park_begin(m->g, true) : 0, NULL);
+    weft__waiter_init(&t->w, m->g, t->cancellable ? weft__park_begin(m->g, true) : 0, NULL);
     if (front) {
         weft__waitq_push_front(&mx->q, &t->w);
     } else {
         weft__waitq_push(&mx->q, &t->w);
     }
-    if (!timed) {
+    if (!t->cancellable) {
         bool cancelled;
         *pm = weft__park_held(m, &mx->lock, false, WEFT__WAIT_MUTEX, mx, site, &cancelled);
         (void)atomic_load_explicit(&t->w.done, memory_order_acquire);
@@ -123,7 +124,7 @@ static int park_once(weft__m **pm, struct mutex *mx, struct turn *t, int64_t dea
     }
     weft__cause cause;
     weft__lock_drop(&mx->lock);
-    *pm = weft__park_free(m, deadline, WEFT__WAIT_MUTEX, mx, site, &cause);
+    *pm = weft__park_free(m, t->deadline, WEFT__WAIT_MUTEX, mx, site, &cause);
     if (cause == WEFT__BY_SOURCE) {
         weft__waiter_await(&t->w);
         return t->w.result;
@@ -160,8 +161,7 @@ static bool spin(weft__m *m, struct mutex *mx) {
 WEFT__NOINLINE static int lock_slow(struct mutex *mx, weft_time until, bool cancellable,
                                     const void *site) {
     weft__m *m = weft__enter();
-    struct turn t = {.since = 0};
-    int64_t deadline = INT64_MAX;
+    struct turn t = {.deadline = INT64_MAX, .cancellable = cancellable};
     int got = 0;
     bool woken = false;
     if (cancellable && weft__cancelled(m->g)) {
@@ -182,9 +182,9 @@ WEFT__NOINLINE static int lock_slow(struct mutex *mx, weft_time until, bool canc
             }
             if (t.since == 0) {
                 t.since = now;
-                deadline = until.ns == INT64_MAX ? INT64_MAX : weft__round_time(until.ns, now);
+                t.deadline = until.ns == INT64_MAX ? INT64_MAX : weft__round_time(until.ns, now);
             }
-            got = park_once(&m, mx, &t, deadline, woken, site);
+            got = park_once(&m, mx, &t, woken, site);
             if (got != 0) {
                 break;
             }

@@ -279,3 +279,55 @@ TEST(review_life, waiter_from_outside_hears_that_the_timer_went) {
     CHECK_EQ(stops_runtime(rt), 0);
     pthread_join(thread, NULL);
 }
+
+/* ---- a dump into a pipe ------------------------------------------------------------------------- */
+
+enum { MANY = 2000 }; /* their lines do not fit a pipe */
+
+struct dumped {
+    int out;
+    weft_conn in;
+    weft_waitgroup all;
+    weft_event stop;
+};
+
+static int waits_in_dump(void *arg) {
+    weft_event_wait(arg);
+    return 0;
+}
+
+/* Needs a new stack between two reads. */
+static int reads_dump(void *arg) {
+    struct dumped *d = arg;
+    char buf[4096];
+    ssize_t n;
+    while ((n = weft_conn_read(d->in, buf, sizeof buf)) > 0) {
+        CHECK_EQ(weft_waitgroup_go(&d->all, waits_in_dump, &d->stop), 0);
+    }
+    CHECK_EQ(n, 0);
+    return 0;
+}
+
+static int dumps(void *arg) {
+    struct dumped *d = arg;
+    int fds[2];
+    CHECK_EQ(pipe(fds), 0);
+    CHECK_EQ(weft_conn_from_fd(&d->in, fds[0]), 0);
+    for (int i = 0; i < MANY; i++) {
+        CHECK_EQ(weft_waitgroup_go(&d->all, waits_in_dump, &d->stop), 0);
+    }
+    weft_waitgroup reader = WEFT_WAITGROUP_INIT;
+    CHECK_EQ(weft_waitgroup_go(&reader, reads_dump, d), 0);
+    CHECK_EQ(weft_sleep(WEFT_MILLISECOND), 0);
+    CHECK_EQ(weft_dump(NULL, fds[1]), 0);
+    close(fds[1]);
+    weft_waitgroup_wait(&reader);
+    weft_event_set(&d->stop);
+    weft_waitgroup_wait(&d->all);
+    return 0;
+}
+
+TEST(review_life, dump_into_a_pipe_holds_up_no_spawn) {
+    struct dumped d = {.all = WEFT_WAITGROUP_INIT};
+    CHECK_EQ(run_on(2, dumps, &d, NULL), 0);
+}
