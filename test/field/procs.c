@@ -1,0 +1,146 @@
+/* field/procs.c: the default number of Ps. Case C68. */
+#undef _FORTIFY_SOURCE /* its open is an inline function, ours is not */
+#include "field/field.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+
+/* The hook: while `root` is set, what the process opens of its control groups lies below it. */
+static char root[64];
+
+static bool is_of_cgroups(const char *path) {
+    return strcmp(path, "/proc/self/cgroup") == 0 || strcmp(path, "/proc/self/mountinfo") == 0 ||
+           strncmp(path, "/sys/fs/cgroup/", 15) == 0;
+}
+
+int open(const char *path, int flags, ...) {
+    static int (*real)(const char *, int, ...);
+    char below[4096];
+    va_list args;
+    va_start(args, flags);
+    int mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(args, int) : 0;
+    va_end(args);
+    if (!real) {
+        void *found = dlsym(RTLD_NEXT, "open");
+        memcpy(&real, &found, sizeof real);
+    }
+    if (root[0] && is_of_cgroups(path)) {
+        snprintf(below, sizeof below, "%s%s", root, path);
+        path = below;
+    }
+    return real(path, flags, mode);
+}
+
+static void put(const char *path, const char *text) {
+    char full[256];
+    snprintf(full, sizeof full, "%s%s", root, path);
+    for (char *slash = full + strlen(root) + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = 0;
+        CHECK(mkdir(full, 0755) == 0 || errno == EEXIST);
+        *slash = '/';
+    }
+    FILE *out = fopen(full, "we");
+    CHECK(out != NULL);
+    fputs(text, out);
+    fclose(out);
+}
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw) {
+    (void)st, (void)flag, (void)ftw;
+    return remove(path);
+}
+
+static void new_root(void) {
+    snprintf(root, sizeof root, "/tmp/weft-procs-XXXXXX");
+    CHECK(mkdtemp(root));
+}
+
+static void drop_root(void) { nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
+
+#define ROOT_MOUNT "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
+
+static void version_2(const char *cpu_max) {
+    put("/proc/self/cgroup", "0::/job\n");
+    put("/proc/self/mountinfo",
+        ROOT_MOUNT "31 22 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw\n");
+    put("/sys/fs/cgroup/job/cpu.max", cpu_max);
+}
+
+static void version_1(const char *quota, const char *period) {
+    put("/proc/self/cgroup", "4:cpu,cpuacct:/job\n1:name=systemd:/x\n");
+    put("/proc/self/mountinfo",
+        ROOT_MOUNT "32 22 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:10 - cgroup cgroup rw,cpu,cpuacct\n");
+    put("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", quota);
+    put("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", period);
+}
+
+static int ask(void *arg) {
+    *(int *)arg = weft_procs(NULL);
+    return 0;
+}
+
+static int procs_by_default(void) {
+    int n = 0;
+    CHECK_EQ(weft_run(ask, &n, NULL, NULL), 0);
+    return n;
+}
+
+static int allowed(void) {
+    cpu_set_t set;
+    CHECK_EQ(sched_getaffinity(0, sizeof set, &set), 0);
+    return CPU_COUNT(&set);
+}
+
+static int at_most_allowed(int n) { return n < allowed() ? n : allowed(); }
+
+/* As taskset does it. */
+static int procs_on_one_cpu(void) {
+    cpu_set_t all, one;
+    int cpu = 0;
+    CHECK_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+    while (!CPU_ISSET(cpu, &all)) {
+        cpu++;
+    }
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    CHECK_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    int n = procs_by_default();
+    CHECK_EQ(sched_setaffinity(0, sizeof all, &all), 0);
+    return n;
+}
+
+TEST_IN(field, C68, 60) {
+    unsetenv("WEFT_PROCS");
+    new_root(); /* empty: whatever this machine's own limits are */
+    CHECK_EQ(procs_on_one_cpu(), 1);
+    CHECK_EQ(procs_by_default(), allowed());
+
+    CHECK_EQ(setenv("WEFT_PROCS", "3", 1), 0);
+    CHECK_EQ(procs_by_default(), 3);
+    version_2("50000 100000\n");
+    CHECK_EQ(procs_by_default(), 3);
+    CHECK_EQ(procs_on_one_cpu(), 3);
+    unsetenv("WEFT_PROCS");
+
+    version_2("150000 100000\n");
+    CHECK_EQ(procs_by_default(), at_most_allowed(2));
+    version_2("50000 100000\n");
+    CHECK_EQ(procs_by_default(), 1);
+    version_2("max 100000\n");
+    CHECK_EQ(procs_by_default(), allowed());
+    drop_root();
+
+    new_root();
+    version_1("150000\n", "100000\n");
+    CHECK_EQ(procs_by_default(), at_most_allowed(2));
+    version_1("50000\n", "100000\n");
+    CHECK_EQ(procs_by_default(), 1);
+    version_1("-1\n", "100000\n");
+    CHECK_EQ(procs_by_default(), allowed());
+    drop_root();
+}
