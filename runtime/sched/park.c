@@ -83,6 +83,9 @@ void weft__waiter_await(weft__waiter *w) {
 }
 
 weft__waiter *weft__waitq_claim_all(weft__waitq *q) {
+    if (q->head == NULL) {
+        return NULL;
+    }
     weft__waiter *chain = NULL, **end = &chain;
     for (weft__waiter *w = q->head, *next; w != NULL; w = next) {
         next = w->next;
@@ -116,10 +119,8 @@ static void commit_free(weft__m *m) {
     }
 }
 
-void weft__commit_slow(weft__m *m) {
-    uint8_t c = m->commit;
+void weft__commit_slow(weft__m *m, uint8_t c) {
     weft__g *g = m->commit_g;
-    m->commit = WEFT__COMMIT_NONE;
     if (c == WEFT__COMMIT_EXIT) {
         weft__g_reap(m, g);
     } else if (c == WEFT__COMMIT_YIELD) {

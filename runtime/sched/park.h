@@ -144,7 +144,7 @@ weft__waiter *weft__waitq_claim_all(weft__waitq *q);
 void weft__waiter_await(weft__waiter *w);
 
 /* ---- switching --------------------------------------------------------------------------------- */
-void weft__commit_slow(weft__m *m);
+void weft__commit_slow(weft__m *m, uint8_t c);
 WEFT__ALWAYS_INLINE void weft__commit(weft__m *m) {
     uint8_t c = m->commit;
     if (c == WEFT__COMMIT_NONE) {
@@ -156,8 +156,7 @@ WEFT__ALWAYS_INLINE void weft__commit(weft__m *m) {
         weft__lock_drop(m->commit_lock);
         return;
     }
-    m->commit = c;
-    weft__commit_slow(m);
+    weft__commit_slow(m, c);
 }
 
 #ifdef WEFT__ASAN

@@ -425,9 +425,9 @@ WEFT__ALWAYS_INLINE void weft__runqput_next(weft__m *m, weft__p *p, weft__g *g) 
     atomic_store_explicit(&p->runnext, g, memory_order_relaxed);
     if (weft__unlikely(old != NULL)) {
         weft__runqput(p, old);
-        m->owed |= WEFT__OWED_WORK;
+        m->owed |= p->solo ? 0 : WEFT__OWED_WORK;
     }
-    m->owed |= WEFT__OWED_NEXT;
+    m->owed |= p->solo ? 0 : WEFT__OWED_NEXT; /* with one P there is nobody to wake */
 }
 
 /* ---- finding work, idle and wake (proc.c) ------------------------------------------------------ */

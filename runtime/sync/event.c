@@ -10,10 +10,6 @@ static weft__gate *of(weft_event *e) {
     return (weft__gate *)(void *)e;
 }
 
-static bool is_set(uint32_t word) {
-    return (word & SET) != 0;
-}
-
 WEFT_API void weft_event_set(weft_event *e) {
     uint32_t before = atomic_fetch_or_explicit(&of(e)->word, SET, memory_order_acq_rel);
     if ((before & SET) == 0 && (before & WEFT__GATE_WAITERS) != 0) {
@@ -28,16 +24,15 @@ WEFT_API void weft_event_reset(weft_event *e) {
 }
 
 WEFT_API bool weft_event_is_set(const weft_event *e) {
-    return weft__gate_settled((const weft__gate *)(const void *)e, is_set);
+    return weft__gate_settled((const weft__gate *)(const void *)e, WEFT__GATE_FLAG);
 }
 
 WEFT_API void weft_event_wait(weft_event *e) {
-    if (!weft__gate_passed(of(e), is_set)) {
-        weft__gate_wait(of(e), is_set, weft_time_at(INT64_MAX), false, WEFT__WAIT_EVENT,
-                        weft__caller());
+    if (!weft__gate_passed(of(e), WEFT__GATE_FLAG)) {
+        weft__gate_wait(of(e), WEFT__GATE_FLAG, WEFT__WAIT_EVENT, weft__caller());
     }
 }
 
 WEFT_API int weft_event_wait_until(weft_event *e, weft_time until) {
-    return weft__gate_wait(of(e), is_set, until, true, WEFT__WAIT_EVENT, weft__caller());
+    return weft__gate_wait_until(of(e), WEFT__GATE_FLAG, until, WEFT__WAIT_EVENT, weft__caller());
 }

@@ -23,19 +23,25 @@ typedef struct weft__gate {
     weft__waitq q;
 } weft__gate;
 
-typedef bool (*weft__gate_open)(uint32_t word); /* of the word without WAITERS */
+/* When it is open, of the word without WAITERS: a count at zero, a flag that is up. */
+typedef enum weft__gate_kind { WEFT__GATE_COUNT, WEFT__GATE_FLAG } weft__gate_kind;
+WEFT__ALWAYS_INLINE bool weft__gate_is_open(uint32_t word, weft__gate_kind kind) {
+    bool zero = (word & ~(uint32_t)WEFT__GATE_WAITERS) == 0;
+    return kind == WEFT__GATE_COUNT ? zero : !zero;
+}
 
 /* The wake of him who opened the gate and saw WAITERS. */
 void weft__gate_wake(weft__m *m, weft__gate *gate);
 /* Is it open? Then whoever opened it has let go of it, as behind a wait: he is waited out. */
-bool weft__gate_settled(const weft__gate *gate, weft__gate_open open);
-/* Waits until it is open. Cancellable forms have a time, perhaps "never", and end with the stop. */
-int weft__gate_wait(weft__gate *gate, weft__gate_open open, weft_time until, bool cancellable,
-                    weft__reason why, const void *site);
+bool weft__gate_settled(const weft__gate *gate, weft__gate_kind kind);
+/* Waits until it is open: for ever, or until a time; the latter ends with the stop. */
+void weft__gate_wait(weft__gate *gate, weft__gate_kind kind, weft__reason why, const void *site);
+int weft__gate_wait_until(weft__gate *gate, weft__gate_kind kind, weft_time until, weft__reason why,
+                          const void *site);
 
-WEFT__ALWAYS_INLINE bool weft__gate_passed(const weft__gate *gate, weft__gate_open open) {
+WEFT__ALWAYS_INLINE bool weft__gate_passed(const weft__gate *gate, weft__gate_kind kind) {
     uint32_t w = atomic_load_explicit(&gate->word, memory_order_acquire);
-    return open(w) && (w & WEFT__GATE_WAITERS) == 0 &&
+    return weft__gate_is_open(w, kind) && (w & WEFT__GATE_WAITERS) == 0 &&
            atomic_load_explicit(&gate->lock.held, memory_order_acquire) == 0;
 }
 

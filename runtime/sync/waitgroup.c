@@ -10,29 +10,34 @@ static weft__gate *of(weft_waitgroup *w) {
     return (weft__gate *)(void *)w;
 }
 
-static bool is_zero(uint32_t word) {
-    return word >> 1 == 0;
-}
-
 WEFT__COLD static void bad_count(weft_waitgroup *w, int64_t count) {
     weft__fatal("waitgroup %p: its count would be %lld", (void *)w, (long long)count);
 }
 
-WEFT_API void weft_waitgroup_add(weft_waitgroup *w, int n) {
+/* Who brought the count to zero and saw waiters owns their wake. */
+WEFT__NOINLINE static void wake(weft_waitgroup *w) {
+    weft__m *m = weft__enter();
+    weft__gate_wake(m, of(w));
+    weft__leave(m);
+}
+
+WEFT__ALWAYS_INLINE void add(weft_waitgroup *w, int n) {
     uint32_t before = atomic_fetch_add_explicit(&of(w)->word, (uint32_t)n << 1, memory_order_acq_rel);
     int64_t count = (int64_t)(before >> 1) + n;
     if (weft__unlikely(count < 0 || count > INT32_MAX)) {
         bad_count(w, count);
     }
-    if (weft__unlikely(count == 0 && n != 0 && (before & WEFT__GATE_WAITERS) != 0)) {
-        weft__m *m = weft__enter();
-        weft__gate_wake(m, of(w));
-        weft__leave(m);
+    if (count == 0 && n != 0 && (before & WEFT__GATE_WAITERS) != 0) {
+        wake(w);
     }
 }
 
+WEFT_API void weft_waitgroup_add(weft_waitgroup *w, int n) {
+    add(w, n);
+}
+
 WEFT_API void weft_waitgroup_done(weft_waitgroup *w) {
-    weft_waitgroup_add(w, -1);
+    add(w, -1);
 }
 
 struct job {
@@ -64,12 +69,12 @@ WEFT_API int weft_waitgroup_go(weft_waitgroup *w, weft_fn fn, void *arg) {
 }
 
 WEFT_API void weft_waitgroup_wait(weft_waitgroup *w) {
-    if (!weft__gate_passed(of(w), is_zero)) {
-        weft__gate_wait(of(w), is_zero, weft_time_at(INT64_MAX), false, WEFT__WAIT_WAITGROUP,
-                        weft__caller());
+    if (!weft__gate_passed(of(w), WEFT__GATE_COUNT)) {
+        weft__gate_wait(of(w), WEFT__GATE_COUNT, WEFT__WAIT_WAITGROUP, weft__caller());
     }
 }
 
 WEFT_API int weft_waitgroup_wait_until(weft_waitgroup *w, weft_time until) {
-    return weft__gate_wait(of(w), is_zero, until, true, WEFT__WAIT_WAITGROUP, weft__caller());
+    return weft__gate_wait_until(of(w), WEFT__GATE_COUNT, until, WEFT__WAIT_WAITGROUP,
+                                 weft__caller());
 }
