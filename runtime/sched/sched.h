@@ -128,6 +128,7 @@ struct weft__g {
     /* born, parked: one line */
     weft_fn fn;
     void *arg;
+    weft_cb at_exit; /* given arg if the body ends by weft_exit; set and cleared by the body */
     const void *created_at; /* return address of the call that made it */
     uint64_t id;
     long thread; /* which thread ran it last, for the migrations count */

@@ -63,7 +63,15 @@ WEFT_API void weft_exit(int result) {
     if (m->g == NULL || m->g->standin) {
         weft__fatal("weft_exit on a thread that is no green thread");
     }
-    m->g->by_exit = true;
+    weft__g *g = m->g;
+    g->by_exit = true;
+    weft_cb at_exit = g->at_exit;
+    if (at_exit != NULL) {
+        g->at_exit = NULL;
+        weft__leave(m);
+        at_exit(g->arg);
+        m = weft__enter();
+    }
     weft__g_exit(m, result);
 }
 

@@ -4,6 +4,7 @@
  */
 #include "stack/switch.h"
 
+__attribute__((used)) /* by the assembly below: -flto must not lose it */
 void (*weft__stack_entry)(struct weft__m *m);
 
 #if defined(WEFT__SWITCH_X86_64_H)

@@ -46,10 +46,18 @@ struct job {
     void *arg;
 };
 
+static void job_ends(void *arg) {
+    struct job *j = arg;
+    weft_waitgroup_done(j->w);
+}
+
 static int job_body(void *arg) {
     struct job *j = arg; /* a copy on this G's own stack */
+    weft__g *g = weft__m_self()->g;
+    g->at_exit = job_ends;
     int result = j->fn(j->arg);
-    weft_waitgroup_done(j->w);
+    g->at_exit = NULL;
+    job_ends(j);
     return result;
 }
 

@@ -96,3 +96,30 @@ TEST(review_sync, event_seen_set_may_be_freed) {
     atomic_store(&at, (void *)&at);
     pthread_join(setter, NULL);
 }
+
+/* ---- a body that ends by weft_exit is done too ---------------------------------------------------- */
+
+static int exits(void *arg) {
+    atomic_fetch_add((_Atomic int *)arg, 1);
+    weft_exit(0);
+}
+
+static int joins_exited(void *arg) {
+    weft_waitgroup w = WEFT_WAITGROUP_INIT;
+    for (int i = 0; i < 10; i++) {
+        CHECK_EQ(weft_waitgroup_go(&w, exits, arg), 0);
+    }
+    CHECK_EQ(weft_waitgroup_wait_until(&w, weft_in(10 * WEFT_SECOND)), 0);
+    CHECK_EQ(weft_go(exits, arg), 0); /* on the stack of one of them: no group of theirs is told */
+    while (*(_Atomic int *)arg < 11) {
+        weft_yield();
+    }
+    return 0;
+}
+
+TEST(review_sync, waitgroup_counts_those_that_exit) {
+    _Atomic int ends = 0;
+    weft_config cfg = weft_config_default();
+    cfg.procs = 2;
+    CHECK_EQ(weft_run(joins_exited, &ends, &cfg, NULL), 0);
+}
