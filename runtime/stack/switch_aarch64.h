@@ -1,4 +1,5 @@
-/* The switch for aarch64, AAPCS64. See switch.h. x18 is the platform's and is left alone; the resume
+/* The switch for aarch64, AAPCS64. See switch.h. On Linux x18 is a scratch register like others (where
+   a platform keeps it for itself the compiler does not use it, and the clobber costs nothing). The resume
    point is a landing pad for branch-target identification (a hint, nothing elsewhere). */
 #ifndef WEFT__SWITCH_AARCH64_H
 #define WEFT__SWITCH_AARCH64_H
@@ -43,7 +44,7 @@ WEFT__ALWAYS_INLINE struct weft__m *weft__ctx_switch(weft__ctx *from, weft__ctx 
         : "+r"(x0), "+r"(x1), "+r"(x2)
         :
         : "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16",
-          "x17", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x30", "v0",
+          "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x30", "v0",
           "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14",
           "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27",
           "v28", "v29", "v30", "v31", "memory", "cc");

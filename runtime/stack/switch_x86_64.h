@@ -12,6 +12,16 @@
 #define WEFT__LANDING ""
 #endif
 
+/* Registers that the compiler may use only if it was told to: then they are lost at a switch too. */
+#ifdef __AVX512F__
+#define WEFT__CLOBBER_AVX512                                                                       \
+    , "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25",      \
+        "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31", "k1", "k2", "k3", "k4", "k5", "k6",  \
+        "k7"
+#else
+#define WEFT__CLOBBER_AVX512
+#endif
+
 typedef struct weft__ctx {
     void *pc;       /* 0 */
     void *sp;       /* 8 */
@@ -60,7 +70,7 @@ WEFT__ALWAYS_INLINE struct weft__m *weft__ctx_switch(weft__ctx *from, weft__ctx 
         :
         : "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory", "cc",
           "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
-          "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+          "xmm11", "xmm12", "xmm13", "xmm14", "xmm15" WEFT__CLOBBER_AVX512);
     return m;
 }
 
