@@ -54,11 +54,13 @@ TEST(fatal, hook_is_called_before_the_abort) {
 /* ---- deadlock ---------------------------------------------------------------------------------- */
 
 static weft_mutex first = WEFT_MUTEX_INIT, second = WEFT_MUTEX_INIT;
+static weft_waitgroup both_hold_one = WEFT_WAITGROUP_INIT;
 
 static int lock_both(void *arg) {
     weft_mutex *one = arg, *other = one == &first ? &second : &first;
     weft_mutex_lock(one);
-    weft_yield();
+    weft_waitgroup_done(&both_hold_one);
+    weft_waitgroup_wait(&both_hold_one);
     weft_mutex_lock(other);
     return 0;
 }
@@ -67,6 +69,7 @@ static int wait_for_nobody(void *arg) {
     (void)arg;
     weft_chan *c;
     WEFT_MUST(weft_chan_new(&c, 8, 0));
+    weft_waitgroup_add(&both_hold_one, 2);
     WEFT_MUST(weft_go(lock_both, &first));
     WEFT_MUST(weft_go(lock_both, &second));
     weft_set_name("waits for nobody");

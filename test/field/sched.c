@@ -310,6 +310,7 @@ TEST_IN(field, C19a, 60) {
     weft_config cfg = config_of(4);
     weft_runtime *rt;
     weft_event ready = WEFT_EVENT_INIT, over = WEFT_EVENT_INIT;
+    note_strangers();
     CHECK_EQ(weft_chan_new(&idle.chan, 0, 0), 0);
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, idle.sockets), 0);
     CHECK_EQ(weft_start(&rt, &cfg), 0);
