@@ -331,3 +331,36 @@ TEST(review_life, dump_into_a_pipe_holds_up_no_spawn) {
     struct dumped d = {.all = WEFT_WAITGROUP_INIT};
     CHECK_EQ(run_on(2, dumps, &d, NULL), 0);
 }
+
+/* ---- values at the edge of the type -------------------------------------------------------------- */
+
+static int counts_copy(void *arg) {
+    (void)arg;
+    return 0;
+}
+
+static int uses_far_past(void *arg) {
+    weft_time past = weft_time_at(INT64_MIN), nominal = past;
+    weft_timer *t;
+    CHECK_EQ(weft_after_func(&t, WEFT_FOREVER, counts, arg, NULL), 0);
+    CHECK(!weft_timer_reset_at(t, past));
+    while (*(_Atomic int *)arg == 0) {
+        CHECK_EQ(weft_sleep(WEFT_MICROSECOND), 0);
+    }
+    weft_timer_free(t);
+    CHECK_EQ(weft_timer_new(&t, INT64_MIN, NULL), 0);
+    CHECK_EQ(weft_timer_wait(t, &nominal), 0);
+    CHECK_LT(nominal.ns, 0);
+    weft_timer_free(t);
+    CHECK_EQ(weft_chan_recv_until(NULL, NULL, past), -ETIMEDOUT);
+    CHECK_EQ(weft_go_copy(counts_copy, NULL, 0), 0);
+    weft_stats s;
+    CHECK_EQ(weft_stats_read(NULL, &s, sizeof s), 0);
+    CHECK_LT(s.timer_late.max, 10 * WEFT_SECOND); /* not since the beginning of time */
+    return 0;
+}
+
+TEST(review_life, far_past_is_merely_due) {
+    _Atomic int fired = 0;
+    CHECK_EQ(run_on(2, uses_far_past, &fired, NULL), 0);
+}
