@@ -2,8 +2,10 @@
 #include "test.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <weft.h>
 
@@ -363,4 +365,53 @@ static int uses_far_past(void *arg) {
 TEST(review_life, far_past_is_merely_due) {
     _Atomic int fired = 0;
     CHECK_EQ(run_on(2, uses_far_past, &fired, NULL), 0);
+}
+
+/* ---- the fatal hook goes with its runtime -------------------------------------------------------- */
+
+static void says_hook(void *arg, const char *text) {
+    (void)text;
+    ssize_t n = write(STDERR_FILENO, arg, strlen(arg));
+    (void)n;
+}
+
+static int unlocks_wrongly(void *arg) {
+    (void)arg;
+    weft_mutex m = WEFT_MUTEX_INIT;
+    weft_mutex_unlock(&m);
+    return 0;
+}
+
+static int returns(void *arg) {
+    (void)arg;
+    return 0;
+}
+
+static void dies_in_runtime(void *arg) {
+    weft_config cfg = weft_config_default();
+    cfg.fatal = says_hook;
+    cfg.hook_arg = "(hook called)";
+    CHECK_EQ(weft_run(arg != NULL ? unlocks_wrongly : returns, NULL, &cfg, NULL), 0);
+    unlocks_wrongly(NULL);
+}
+
+static void hook_is_silent_afterwards(void) {
+    int fds[2];
+    char text[1024] = "";
+    CHECK_EQ(pipe(fds), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(fds[1], STDERR_FILENO);
+        dies_in_runtime(NULL);
+    }
+    close(fds[1]);
+    CHECK_EQ(waitpid(child, NULL, 0), child);
+    CHECK(read(fds[0], text, sizeof text - 1) > 0);
+    CHECK(strstr(text, "not locked") != NULL);
+    CHECK(strstr(text, "(hook called)") == NULL);
+}
+
+TEST(review_life, fatal_hook_goes_with_its_runtime) {
+    CHECK_FAILS(SIGABRT, "(hook called)", dies_in_runtime, "");
+    hook_is_silent_afterwards();
 }
