@@ -57,6 +57,8 @@
 WEFT__NORETURN void weft__fatal(const char *fmt, ...) WEFT_PRINTF(1, 2);
 /* The hook of weft_config.fatal; the last runtime that starts with one sets it. NULL takes it away. */
 void weft__fatal_set_hook(void (*hook)(void *arg, const char *text), void *arg);
+/* Its runtime has gone: it is not called any more, if it still is the one. */
+void weft__fatal_drop_hook(void (*hook)(void *arg, const char *text), void *arg);
 /* Tells the fatal message who speaks ("green thread 17"): set by the scheduler, may be NULL. */
 extern void (*weft__fatal_who)(char *buf, size_t bytes);
 

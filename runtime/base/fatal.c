@@ -20,6 +20,12 @@ void weft__fatal_set_hook(void (*hook)(void *arg, const char *text), void *arg) 
     fatal_hook_arg = arg;
 }
 
+void weft__fatal_drop_hook(void (*hook)(void *arg, const char *text), void *arg) {
+    if (fatal_hook == hook && fatal_hook_arg == arg) {
+        weft__fatal_set_hook(NULL, NULL);
+    }
+}
+
 static void write_all(const char *text, size_t n) {
     while (n > 0) {
         ssize_t w = write(STDERR_FILENO, text, n);

@@ -218,6 +218,9 @@ WEFT__NOINLINE static int wait_until(weft__m **pm, weft_chan *c, weft__waitq *q,
 WEFT__COLD static int wait_null(weft__m **pm, weft_time until, const void *site) {
     weft__m *m = *pm;
     weft__cause cause;
+    if (until.ns <= weft__clock_now()) {
+        return -ETIMEDOUT;
+    }
     weft__park_begin(m->g, true);
     *pm = weft__park_free(m, until.ns, WEFT__WAIT_NULL_CHAN, NULL, site, &cause);
     return weft__error_of(cause);

@@ -304,7 +304,7 @@ static void deadline_run(weft__m *m, void *arg, uint64_t side) {
         /* nobody waits, and it is armed no more */
     } else if (s->deadline <= weft__clock_now()) { /* else moved, or another's by now */
         chain = claim_side(s, &turns);
-    } else if (s->deadline != INT64_MAX && s->timer.t.pos == 0) {
+    } else if (s->deadline != INT64_MAX) { /* moved while this one was on its way */
         weft__timer_arm(m, rec->r, &s->timer.t, s->deadline);
     }
     weft__lock_drop(&rec->lock);

@@ -199,6 +199,9 @@ static void free_p(weft__r *r, weft__p *p) {
 /* All that r owns but threads. Whatever was not made is NULL. */
 static void free_parts(weft__r *r) {
     size_t n = (size_t)r->nprocs;
+    if (r->cfg.fatal != NULL) {
+        weft__fatal_drop_hook(r->cfg.fatal, r->cfg.hook_arg);
+    }
     close_tsets(r);
     for (int i = 0; r->ps != NULL && i < r->nprocs; i++) {
         free_p(r, r->ps[i]);

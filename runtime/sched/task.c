@@ -17,6 +17,7 @@ WEFT_API int weft_go(weft_fn fn, void *arg) {
 }
 
 WEFT_API int weft_go_copy(weft_fn fn, const void *args, size_t bytes) {
+    args = bytes != 0 ? args : ""; /* NULL is fine for nothing */
     if (bytes > 4096) {
         return -E2BIG;
     }

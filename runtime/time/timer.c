@@ -36,8 +36,8 @@ static const int64_t RETRY = WEFT_MILLISECOND; /* when there was no memory for t
 /* Under the lock. When a firing in `length` from now shall be. */
 static void aim(weft_timer *t, int64_t when, int64_t now) {
     t->nominal = when;
-    if (t->slack < 0) {
-        t->when = when;
+    if (t->slack < 0 || when <= now) {
+        t->when = when > now ? when : now; /* a past one is due, and not late, from now */
     } else if (t->slack > 0) {
         t->when = weft__round_within(when, t->slack);
     } else {

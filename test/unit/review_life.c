@@ -2,8 +2,10 @@
 #include "test.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <weft.h>
 
@@ -330,4 +332,86 @@ static int dumps(void *arg) {
 TEST(review_life, dump_into_a_pipe_holds_up_no_spawn) {
     struct dumped d = {.all = WEFT_WAITGROUP_INIT};
     CHECK_EQ(run_on(2, dumps, &d, NULL), 0);
+}
+
+/* ---- values at the edge of the type -------------------------------------------------------------- */
+
+static int counts_copy(void *arg) {
+    (void)arg;
+    return 0;
+}
+
+static int uses_far_past(void *arg) {
+    weft_time past = weft_time_at(INT64_MIN), nominal = past;
+    weft_timer *t;
+    CHECK_EQ(weft_after_func(&t, WEFT_FOREVER, counts, arg, NULL), 0);
+    CHECK(!weft_timer_reset_at(t, past));
+    while (*(_Atomic int *)arg == 0) {
+        CHECK_EQ(weft_sleep(WEFT_MICROSECOND), 0);
+    }
+    weft_timer_free(t);
+    CHECK_EQ(weft_timer_new(&t, INT64_MIN, NULL), 0);
+    CHECK_EQ(weft_timer_wait(t, &nominal), 0);
+    CHECK_LT(nominal.ns, 0);
+    weft_timer_free(t);
+    CHECK_EQ(weft_chan_recv_until(NULL, NULL, past), -ETIMEDOUT);
+    CHECK_EQ(weft_go_copy(counts_copy, NULL, 0), 0);
+    weft_stats s;
+    CHECK_EQ(weft_stats_read(NULL, &s, sizeof s), 0);
+    CHECK_LT(s.timer_late.max, 10 * WEFT_SECOND); /* not since the beginning of time */
+    return 0;
+}
+
+TEST(review_life, far_past_is_merely_due) {
+    _Atomic int fired = 0;
+    CHECK_EQ(run_on(2, uses_far_past, &fired, NULL), 0);
+}
+
+/* ---- the fatal hook goes with its runtime -------------------------------------------------------- */
+
+static void says_hook(void *arg, const char *text) {
+    (void)text;
+    ssize_t n = write(STDERR_FILENO, arg, strlen(arg));
+    (void)n;
+}
+
+static int unlocks_wrongly(void *arg) {
+    (void)arg;
+    weft_mutex m = WEFT_MUTEX_INIT;
+    weft_mutex_unlock(&m);
+    return 0;
+}
+
+static int returns(void *arg) {
+    (void)arg;
+    return 0;
+}
+
+static void dies_in_runtime(void *arg) {
+    weft_config cfg = weft_config_default();
+    cfg.fatal = says_hook;
+    cfg.hook_arg = "(hook called)";
+    CHECK_EQ(weft_run(arg != NULL ? unlocks_wrongly : returns, NULL, &cfg, NULL), 0);
+    unlocks_wrongly(NULL);
+}
+
+static void hook_is_silent_afterwards(void) {
+    int fds[2];
+    char text[1024] = "";
+    CHECK_EQ(pipe(fds), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(fds[1], STDERR_FILENO);
+        dies_in_runtime(NULL);
+    }
+    close(fds[1]);
+    CHECK_EQ(waitpid(child, NULL, 0), child);
+    CHECK(read(fds[0], text, sizeof text - 1) > 0);
+    CHECK(strstr(text, "not locked") != NULL);
+    CHECK(strstr(text, "(hook called)") == NULL);
+}
+
+TEST(review_life, fatal_hook_goes_with_its_runtime) {
+    CHECK_FAILS(SIGABRT, "(hook called)", dies_in_runtime, "");
+    hook_is_silent_afterwards();
 }
