@@ -111,9 +111,10 @@ static void make(weft__r *r, weft__p *p) {
 
 static void *maker_body(void *arg) {
     weft__r *r = arg;
+    weft__watch watch = {0};
+    weft__thread_exact_timers();
     for (;;) {
-        weft__note_sleep(&r->maker_note);
-        weft__note_clear(&r->maker_note);
+        weft__watch_sleep(r, &watch);
         for (;;) {
             weft__lock_take(&r->lock);
             weft__p *p = r->make_list;

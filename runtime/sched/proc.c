@@ -20,8 +20,7 @@
  * comes later and sees the work; if it saw a spinner, that spinner retires later and sees it.
  *
  * Who watches the poller and the timers: as long as a P is idle and something is to be watched, an M
- * is in the poller or on its way there: whoever takes a P and leaves the watch wakes another
- * (watch_on).
+ * should be in the poller or on its way there. Who takes a P and leaves the watch says so (watch.c).
  */
 #include "sched/sched.h"
 
@@ -177,18 +176,9 @@ void weft__poll_wait_begin(weft__m *m, weft__r *r) {
         return;
     }
     if (m->p != NULL && m->r == r) {
-        m->owed |= WEFT__OWED_TIMER; /* most likely this M goes there itself */
+        weft__watch_dropped(r); /* most likely this M goes there itself */
     } else {
         weft__wakep(r, &r->stats.wake_poll);
-    }
-}
-
-/* This M has taken a P and runs a G next. If a P is idle and nobody watches, somebody must. */
-static void watch_on(weft__m *m) {
-    weft__r *r = m->r;
-    if (atomic_load_explicit(&r->npidle, memory_order_relaxed) != 0 &&
-        atomic_load_explicit(&r->polling, memory_order_relaxed) == 0 && weft__poll_wanted(r)) {
-        weft__wakep(r, &m->p->stats.wake_poll);
     }
 }
 
@@ -203,8 +193,8 @@ static void resetspinning(weft__m *m) {
     }
     if (work_anywhere(r)) {
         weft__wakep(r, &m->p->stats.wake_work);
-    } else {
-        watch_on(m);
+    } else if (atomic_load_explicit(&r->polling, memory_order_relaxed) == 0 && weft__poll_wanted(r)) {
+        weft__watch_dropped(r);
     }
 }
 
@@ -576,8 +566,8 @@ static bool wait_in_poller(weft__m *m) {
     }
     weft__count(&m->p->stats.polls, 1);
     put_batch(m, &l);
-    if (found) {
-        m->owed |= WEFT__OWED_TIMER; /* the watch is left: see find_runnable */
+    if (found && weft__poll_wanted(r)) {
+        weft__watch_dropped(r);
     }
     return true;
 }

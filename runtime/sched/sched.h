@@ -13,7 +13,8 @@
  *
  * Files: enter.c (who calls: M of this thread, stand-ins), g.c (Gs: making, starting, ending),
  * runq.c (ring and runnext), proc.c (find work, idle, wake), park.c (the wait word and its claim),
- * timers.c (heaps in the scheduler), maker.c (threads), runtime.c (start, run, stop),
+ * timers.c (heaps in the scheduler), maker.c (threads), watch.c (who looks after the poller while Ps
+ * are idle), runtime.c (start, run, stop),
  * stuck.c (a program that is dead), report.c (what dumps and statistics read).
  *
  * Lock order, outermost first: a source's lock (channel, record, ...) > tset.lock > sched.lock >
@@ -357,6 +358,7 @@ struct weft_runtime {
     weft__note drained; /* wakes the one who stops: perhaps no G is left, or stuck */
     pthread_t maker;
     weft__note maker_note;
+    _Atomic uint32_t rounds_on; /* the maker's thread makes rounds: watch.c */
     bool catches_overflow;
     _Atomic uint32_t users; /* threads inside that hold no G of it: submitters, wakers from outside */
 };
@@ -509,6 +511,13 @@ WEFT__ALWAYS_INLINE int64_t weft__tset_min(weft__tset *ts) {
 
 /* ---- threads (maker.c), life (runtime.c), the dead (stuck.c), reports (report.c) ---------------- */
 void weft__process_init(void); /* what is done once a process, before the first runtime */
+typedef struct weft__watch { /* of the maker's thread: watch.c */
+    bool suspect;   /* the last round found nobody watching */
+    int64_t looked; /* last_poll then */
+    int quiet;      /* rounds in a row in which all was well */
+} weft__watch;
+void weft__watch_dropped(weft__r *r);
+void weft__watch_sleep(weft__r *r, weft__watch *w);
 int weft__maker_start(weft__r *r);
 void weft__maker_stop(weft__r *r); /* and joins it; no M is made any more */
 weft__m *weft__m_new(weft__r *r);
