@@ -25,6 +25,7 @@ WEFT__ALWAYS_INLINE struct weft__m *weft__ctx_switch(weft__ctx *from, weft__ctx 
     register weft__ctx *x0 __asm__("x0") = from;
     register weft__ctx *x1 __asm__("x1") = to;
     register struct weft__m *x2 __asm__("x2") = m;
+    /* clang-format off */
     __asm__ volatile(
         "adr x9, 1f\n\t"
         "mov x10, sp\n\t"
@@ -48,6 +49,7 @@ WEFT__ALWAYS_INLINE struct weft__m *weft__ctx_switch(weft__ctx *from, weft__ctx 
           "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14",
           "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27",
           "v28", "v29", "v30", "v31", "memory", "cc");
+    /* clang-format on */
     return x2;
 }
 

@@ -15,7 +15,7 @@
 /* Registers that the compiler may use only if it was told to: then they are lost at a switch too. */
 #ifdef __AVX512F__
 #define WEFT__CLOBBER_AVX512                                                                       \
-    , "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25",      \
+    , "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25",    \
         "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31", "k1", "k2", "k3", "k4", "k5", "k6",  \
         "k7"
 #else
@@ -43,6 +43,7 @@ static inline void weft__ctx_init(weft__ctx *c, void *top) {
 
 WEFT__ALWAYS_INLINE struct weft__m *weft__ctx_switch(weft__ctx *from, weft__ctx *to,
                                                      struct weft__m *m) {
+    /* clang-format off */
     __asm__ volatile(
         "leaq 1f(%%rip), %%rdx\n\t"
         "movq %%rdx, 0(%%rdi)\n\t"
@@ -71,6 +72,7 @@ WEFT__ALWAYS_INLINE struct weft__m *weft__ctx_switch(weft__ctx *from, weft__ctx 
         : "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory", "cc",
           "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
           "xmm11", "xmm12", "xmm13", "xmm14", "xmm15" WEFT__CLOBBER_AVX512);
+    /* clang-format on */
     return m;
 }
 
