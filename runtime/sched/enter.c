@@ -115,6 +115,10 @@ WEFT__COLD void weft__pay(weft__m *m) {
         return;
     }
     weft__fence_full();
+    if (owed == WEFT__OWED_NEXT &&
+        atomic_load_explicit(&m->r->nmspinning, memory_order_relaxed) != 0) {
+        return; /* whoever spins sees what is offered; a nap of his need not be broken for it */
+    }
     weft__wakep(m->r, owed & WEFT__OWED_TIMER ? &p->stats.wake_timer : &p->stats.wake_work);
 }
 

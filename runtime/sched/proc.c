@@ -25,7 +25,16 @@
 #include "sched/sched.h"
 
 static const int64_t POLL_EVERY = 50 * WEFT_MICROSECOND; /* a busy P looks at the poller this often */
+enum { NAP_MISSES = 4 };
 static const int64_t NAP_FIRST = 20 * WEFT_MICROSECOND, NAP_LONGEST = 160 * WEFT_MICROSECOND;
+
+/* Who calls an M out marks it first, then wakes it if it is parked (both under the lock) or else breaks
+   the poll. So an M looks again under the lock before it parks, and behind the token before it polls:
+   the break may have been taken by whoever held the token before. */
+static bool shall_leave(weft__m *m) {
+    return atomic_load_explicit(&m->exit, memory_order_acquire) ||
+           (m->main && atomic_load_explicit(&m->r->leave_main, memory_order_acquire) != 0);
+}
 
 /* ---- idle Ps and Ms ---------------------------------------------------------------------------- */
 
@@ -114,10 +123,22 @@ static void startm(weft__r *r, weft__p *p, bool spinning) {
     weft__note_wake(&r->maker_note);
 }
 
+static void wake_napper(weft__r *r) {
+    if (atomic_load_explicit(&r->napper, memory_order_relaxed) != NULL) {
+        weft__m *m = atomic_exchange(&r->napper, NULL);
+        if (m != NULL) {
+            weft__note_wake(&m->nap);
+        }
+    }
+}
+
 /* Work has been published and a full fence crossed: makes sure that somebody comes for it. */
 void weft__wakep(weft__r *r, _Atomic uint64_t *cause) {
-    if (atomic_load_explicit(&r->npidle, memory_order_seq_cst) == 0 ||
-        atomic_load_explicit(&r->nmspinning, memory_order_seq_cst) != 0) {
+    if (atomic_load_explicit(&r->nmspinning, memory_order_seq_cst) != 0) {
+        wake_napper(r);
+        return;
+    }
+    if (atomic_load_explicit(&r->npidle, memory_order_seq_cst) == 0) {
         return;
     }
     weft__lock_take(&r->lock);
@@ -429,8 +450,20 @@ static bool may_spin(weft__m *m) {
            2 * atomic_load_explicit(&r->nmspinning, memory_order_relaxed) < busy;
 }
 
-/* Step 6. A G that is offered while the holder picks on is looked at again after a nap, as long as
-   one is there: the nap costs its holder nothing, and he owes no wake-up meanwhile. */
+/* Sleeps as a spinner. Who has work for more than its own next pick ends the nap (wake_napper); one that
+   is missed ends by itself. */
+static void nap_for(weft__m *m, int64_t ns) {
+    weft__r *r = m->r;
+    weft__note_clear(&m->nap);
+    atomic_store(&r->napper, m);
+    weft__note_sleep_until(&m->nap, weft__clock_now() + ns);
+    weft__m *self = m;
+    atomic_compare_exchange_strong(&r->napper, &self, NULL);
+}
+
+/* Step 6. Where a G is offered while its P's holder picks on, two most likely wake each other in turn:
+   the thief naps and looks again, until it has been taken or nothing was offered for some naps. It costs
+   the holder nothing, and as long as a spinner naps he owes no wake-up for what he offers. */
 static weft__g *steal_work(weft__m *m) {
     weft__r *r = m->r;
     if (r->nprocs == 1 || !may_spin(m)) {
@@ -448,11 +481,11 @@ static weft__g *steal_work(weft__m *m) {
             return g;
         }
     }
-    for (int64_t nap = NAP_FIRST; offered;
-         nap = nap * 2 < NAP_LONGEST ? nap * 2 : NAP_LONGEST) {
-        weft__thread_nap(nap);
-        look_outside(m);
-        weft__g *g = look_local(m->p, false);
+    int64_t nap = NAP_FIRST;
+    for (int misses = offered ? 0 : NAP_MISSES; misses < NAP_MISSES && !shall_leave(m);) {
+        nap_for(m, nap);
+        nap = nap * 2 < NAP_LONGEST ? nap * 2 : NAP_LONGEST;
+        weft__g *g = look(m);
         if (g == NULL) {
             offered = false;
             m->p->now = weft__clock_now();
@@ -461,19 +494,12 @@ static weft__g *steal_work(weft__m *m) {
         if (g != NULL) {
             return g;
         }
+        misses = offered ? 0 : misses + 1;
     }
     return NULL;
 }
 
 /* ---- idle -------------------------------------------------------------------------------------- */
-
-/* Who calls an M out marks it first, then wakes it if it is parked (both under the lock) or else breaks
-   the poll. So an M looks again under the lock before it parks, and behind the token before it polls:
-   the break may have been taken by whoever held the token before. */
-static bool shall_leave(weft__m *m) {
-    return atomic_load_explicit(&m->exit, memory_order_acquire) ||
-           (m->main && atomic_load_explicit(&m->r->leave_main, memory_order_acquire) != 0);
-}
 
 /* Under the lock: takes any idle P. As a spinner, M looks at everything next, for whoever wanted one;
    so do all who give a P up when none is idle. */

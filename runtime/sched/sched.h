@@ -286,6 +286,7 @@ struct weft__m {
 
     weft__fiber g0;
     weft__note note; /* idle, or a stand-in's park */
+    weft__note nap;  /* a spinner's nap */
     weft__p *nextp;  /* the P it is woken with */
     weft__m *idle_link, *all_link;
     bool main;      /* the thread that called weft_run */
@@ -326,6 +327,7 @@ struct weft_runtime {
 
     _Atomic uint32_t npidle __attribute__((aligned(WEFT__LINE))); /* lock to write */
     _Atomic uint32_t nmspinning;                                 /* lock to raise with an idle P */
+    _Atomic(weft__m *) napper; /* a spinner that naps */
     _Atomic(uint64_t) *idle_mask;                                /* a bit a P; lock to write */
     _Atomic(weft__g *) inject __attribute__((aligned(WEFT__LINE))); /* push list, newest first */
 
