@@ -295,6 +295,12 @@ void weft__g_reap(weft__m *m, weft__g *g) {
     if (g->name != NULL) {
         g->name[0] = '\0';
     }
+    if (weft__unlikely(g->r->cfg.max_stack_bytes != 0)) {
+        g->next = NULL; /* stacks are scarce: no P keeps them from the others */
+        g->id = 1;
+        chain_to_runtime(g->r, g);
+        return;
+    }
     g->next = p->gfree;
     p->gfree = g;
     p->gfree_len++;
