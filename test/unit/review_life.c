@@ -38,9 +38,7 @@ TEST(review_life, rest_runs_on_after_weft_exit_in_main) {
     }
 }
 
-static int waits_for_ever(void *arg) {
-    return weft_chan_recv(arg, NULL);
-}
+static int waits_for_ever(void *arg) { return weft_chan_recv(arg, NULL); }
 
 static int leaves_one_stuck(void *arg) {
     CHECK_EQ(weft_go(waits_for_ever, arg), 0);
@@ -57,9 +55,7 @@ TEST(review_life, rest_that_is_stuck_is_reported) {
 
 /* ---- stuck while somebody still sleeps in the poller -------------------------------------------- */
 
-static int waits_on_timer(void *arg) {
-    return weft_timer_wait(arg, NULL);
-}
+static int waits_on_timer(void *arg) { return weft_timer_wait(arg, NULL); }
 
 /* The other thread sleeps in the poller for the timer when it is stopped. */
 static int stops_what_is_waited_for(void *arg) {
@@ -100,9 +96,7 @@ static void *submits(void *arg) {
     return NULL;
 }
 
-static int stops_runtime(void *arg) {
-    return weft_stop(arg, 5 * WEFT_SECOND);
-}
+static int stops_runtime(void *arg) { return weft_stop(arg, 5 * WEFT_SECOND); }
 
 /* What was accepted runs, however close the stop. The runtime stays until the submitter has heard of
    the stop: a G that waits for that keeps it. */

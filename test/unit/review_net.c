@@ -40,15 +40,14 @@ static int tries(void *arg) {
     CHECK_EQ(weft_conn_read_until(c, &byte, 1, past), -ETIMEDOUT);
     CHECK_EQ(weft_conn_set_read_deadline(c, past), 0);
     CHECK_EQ(write(far, "x", 1), 1);
-    CHECK_EQ(weft_conn_read_until(c, &byte, 1, past), -ETIMEDOUT); /* the conn's own: even with data */
+    CHECK_EQ(weft_conn_read_until(c, &byte, 1, past),
+             -ETIMEDOUT); /* the conn's own: even with data */
     CHECK_EQ(weft_conn_close(c), 0);
     close(far);
     return 0;
 }
 
-TEST(review_net, try_to_read_asks_the_kernel) {
-    run_on(1, tries, NULL);
-}
+TEST(review_net, try_to_read_asks_the_kernel) { run_on(1, tries, NULL); }
 
 static int tries_to_accept(void *arg) {
     (void)arg;
@@ -70,9 +69,7 @@ static int tries_to_accept(void *arg) {
     return 0;
 }
 
-TEST(review_net, try_to_accept_asks_the_kernel) {
-    run_on(1, tries_to_accept, NULL);
-}
+TEST(review_net, try_to_accept_asks_the_kernel) { run_on(1, tries_to_accept, NULL); }
 
 /* ---- no descriptors left ------------------------------------------------------------------------- */
 
@@ -172,6 +169,4 @@ static int takes_twice(void *arg) {
     return 0;
 }
 
-TEST(review_net, listener_refused_keeps_its_mode) {
-    run_on(1, takes_twice, NULL);
-}
+TEST(review_net, listener_refused_keeps_its_mode) { run_on(1, takes_twice, NULL); }
