@@ -1,7 +1,8 @@
 /* The mutex: four threads lock it once; the last has a deadline, and when that is past it lets it be, or
    tries again without. Each holds a reference, given up under the lock; who gives up the last one frees
-   the mutex when its unlock has returned, and asks nobody. (Who lets it be keeps its reference.) Whichever waiter can be claimed may be the first of the queue.
-   All words are changed by locked instructions, or under the inner lock. */
+   the mutex when its unlock has returned, and asks nobody. (Who lets it be keeps its reference.)
+   Whichever waiter can be claimed may be the first of the queue. All words are changed by locked
+   instructions, or under the inner lock. */
 #define N 4
 bool locked, waiters, woken, starving; /* one word */
 bool lock;                   /* the inner one */
