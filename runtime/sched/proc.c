@@ -373,6 +373,7 @@ static weft__g *rescue(weft__m *m, uint32_t tick) {
         }
         weft__g *g = weft__runqsteal(p, victim, true, &p->seen_ticks[i]);
         if (g != NULL) {
+            m->owed |= WEFT__OWED_WORK; /* what came along was in no queue for a moment: as globq_get */
             return g;
         }
     }

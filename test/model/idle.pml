@@ -3,10 +3,9 @@
    moves any more, no G may be left while an M is parked and a P is idle.
    Words of TSO memory: what M0 stores plainly. The counters are changed by locked instructions. */
 #define THREADS 3
-#define WORDS 3
+#define WORDS 2
 #define TAIL 0    /* of M0's ring; head is moved by compare-and-swap */
-#define NEXT 1    /* its runnext */
-#define OFFERED 2 /* runnext as M0 left it when it went back to user code */
+#define OFFERED 1 /* its runnext, as M0 left it going back to user code; taken by an exchange */
 #include "tso.h"
 
 byte head, globq;
@@ -55,7 +54,7 @@ inline look(seen) {
     seen = (globq > 0);
     seen = (seen || head < mem[TAIL]);
 #ifndef NO_OFFERED
-    seen = (seen || (mem[NEXT] == 1 && mem[OFFERED] == 1));
+    seen = (seen || mem[OFFERED] == 1);
 #endif
 }
 
@@ -67,7 +66,6 @@ proctype submitter() {
         FENCE(0);
 #endif
         wakep(0);
-        STORE(0, NEXT, 1);
         STORE(0, OFFERED, 1);
 #ifndef NO_FENCE
         FENCE(0);
@@ -75,7 +73,6 @@ proctype submitter() {
         wakep(0)
     :: !batch -> /* one call, one wake: the first who comes wakes the second */
         STORE(0, TAIL, 1);
-        STORE(0, NEXT, 1);
         STORE(0, OFFERED, 1);
 #ifndef NO_FENCE
         FENCE(0);
@@ -129,7 +126,7 @@ search:
     :: !got && mem[OFFERED] == 1 ->
         atomic {
             if
-            :: mem[NEXT] == 1 -> mem[NEXT] = 0; got = true
+            :: mem[OFFERED] == 1 -> mem[OFFERED] = 0; got = true
             :: else
             fi
         }
@@ -204,7 +201,7 @@ found:
 proctype judge() {
 end:
     timeout;
-    assert(npidle == 0 || (globq == 0 && head == mem[TAIL] && mem[NEXT] == 0));
+    assert(npidle == 0 || (globq == 0 && head == mem[TAIL] && mem[OFFERED] == 0));
     assert(!lock && nmspinning == 0)
 }
 

@@ -1,9 +1,10 @@
-/* The mutex: three threads lock it once; the third has a deadline at first and then tries again without.
-   Each holds a reference, given up under the lock; who gives up the last one frees the mutex when its
-   unlock has returned, and asks nobody. Whichever waiter can be claimed may be the first of the queue.
-   All words are changed by locked instructions, or under the inner lock. */
-#define N 3
-bool locked, waiters, woken; /* one word */
+/* The mutex: four threads lock it once; the last has a deadline, and when that is past it lets it be, or
+   tries again without. Each holds a reference, given up under the lock; who gives up the last one frees
+   the mutex when its unlock has returned, and asks nobody. (Who lets it be keeps its reference.)
+   Whichever waiter can be claimed may be the first of the queue. All words are changed by locked
+   instructions, or under the inner lock. */
+#define N 4
+bool locked, waiters, woken, starving; /* one word */
 bool lock;                   /* the inner one */
 bool inq[N];
 byte wait[N]; /* 1 waits, 2 claimed by an unlocker, 3 by its deadline */
@@ -11,8 +12,20 @@ byte wake[N]; /* 1 to compete, 2 with the mutex */
 byte inside, refs = N;
 bool freed;
 
+/* When an unlock may go without the inner lock: nobody waits, or one is on his way to compete. */
+#ifdef FAST_PAST_WAITERS
+#define FAST !starving
+#else
+#define FAST ((!waiters && !woken && !starving) || (woken && !starving))
+#endif
+#ifdef HAND_TO_NOBODY
+#define NONE_TO_HAND false
+#else
+#define NONE_TO_HAND (w == N)
+#endif
+
 #define touch() assert(!freed)
-#define NOBODY (!inq[0] && !inq[1] && !inq[2])
+#define NOBODY (!inq[0] && !inq[1] && !inq[2] && !inq[3])
 inline take() { atomic { !lock -> touch(); lock = true } }
 inline drop() { atomic { touch(); lock = false } }
 
@@ -22,13 +35,17 @@ inline claim() {
     :: atomic { inq[0] && wait[0] == 1 -> wait[0] = 2; inq[0] = false; w = 0 }
     :: atomic { inq[1] && wait[1] == 1 -> wait[1] = 2; inq[1] = false; w = 1 }
     :: atomic { inq[2] && wait[2] == 1 -> wait[2] = 2; inq[2] = false; w = 2 }
+    :: atomic { inq[3] && wait[3] == 1 -> wait[3] = 2; inq[3] = false; w = 3 }
     :: else -> w = N
     fi
 }
 
+/* Under the inner lock, dropped here: goes without the mutex. If nobody is on his way to compete and the
+   mutex has become free, the next one is woken. */
 inline leave(was_woken) {
     atomic {
         touch();
+        starving = false;
 #ifndef LEAVER_KEEPS_WOKEN
         if
         :: was_woken -> woken = false
@@ -38,9 +55,30 @@ inline leave(was_woken) {
         if
         :: NOBODY -> waiters = false
         :: else
-        fi
+        fi;
+        got = !locked && !woken && !NOBODY
     };
-    drop()
+    w = N;
+#ifndef LEAVER_WAKES_NOBODY
+    if
+    :: got ->
+        claim();
+        atomic { touch(); woken = (woken || w != N) };
+        atomic {
+            touch();
+            if
+            :: NOBODY -> waiters = false
+            :: else
+            fi
+        }
+    :: else
+    fi;
+#endif
+    drop();
+    if
+    :: w != N -> wake[w] = 1
+    :: else
+    fi
 }
 
 proctype thread(byte t; bool timed) {
@@ -49,23 +87,22 @@ proctype thread(byte t; bool timed) {
 again:
     was_woken = false;
     if
-    :: atomic { !locked && !waiters && !woken -> touch(); locked = true }; goto critical
-    :: atomic { !locked -> touch(); locked = true }; goto critical /* watched for a while */
+    :: atomic { !locked && !starving -> touch(); locked = true }; goto critical
     :: skip
     fi;
 slow:
     take();
     if
-    :: timed && locked -> leave(was_woken); timed = false; goto again
+    :: timed && locked -> leave(was_woken); timed = false; goto expired
     :: skip
     fi;
 #ifdef BLIND_MARK
-    atomic { touch(); got = !locked };
+    atomic { touch(); got = !locked && (was_woken || !starving) };
 #endif
     atomic {
         touch();
 #ifndef BLIND_MARK
-        got = !locked;
+        got = !locked && (was_woken || !starving);
 #endif
 #ifndef TAKER_KEEPS_WOKEN
         if
@@ -75,7 +112,8 @@ slow:
 #endif
         if
         :: got -> locked = true
-        :: else -> waiters = true
+        :: !got -> waiters = true
+        :: !got && was_woken -> waiters = true; starving = true
         fi
     };
     if
@@ -91,7 +129,7 @@ slow:
         inq[t] = false;
         leave(false);
         timed = false;
-        goto again
+        goto expired
     fi;
     atomic {
         got = (wake[t] == 2);
@@ -110,12 +148,13 @@ critical:
     inside--;
 unlock:
     if
-    :: atomic { locked && !waiters && !woken -> touch(); locked = false }; goto out
-    :: else
+    :: atomic { locked && FAST -> touch(); locked = false }; goto out
+    :: atomic { else -> touch() }
     fi;
     take();
+    hand = starving;
     if
-    :: !waiters && !woken ->
+    :: NOBODY || (woken && !hand) ->
 #ifdef UNLOCK_UNDER_INNER
         atomic { touch(); locked = false };
         drop();
@@ -126,32 +165,19 @@ unlock:
 #endif
     :: else
     fi;
-    w = N;
-    if
-    :: hand = true /* the first has waited for long */
-    :: hand = false
-    fi;
-    if
-    :: !NOBODY && (hand || !woken) ->
-        claim();
-        atomic {
-            touch();
-            if
-            :: NOBODY -> waiters = false
-            :: else
-            fi;
-#ifdef HAND_TO_NOBODY
-            if
-            :: !hand -> locked = false; woken = (woken || w != N)
-#else
-            if
-            :: !hand || w == N -> locked = false; woken = (woken || w != N)
-#endif
-            :: else
-            fi
-        }
-    :: else -> atomic { touch(); locked = false }
-    fi;
+    claim();
+    atomic {
+        touch();
+        starving = false;
+        if
+        :: NOBODY -> waiters = false
+        :: else
+        fi;
+        if
+        :: !hand || NONE_TO_HAND -> locked = false; woken = (woken || w != N)
+        :: else
+        fi
+    };
 #ifdef WAKE_BEFORE_DROP
     if
     :: w != N -> wake[w] = (hand -> 2 : 1)
@@ -169,13 +195,22 @@ out:
     if
     :: s -> freed = true
     :: else
-    fi
+    fi;
+    goto over;
+expired: /* tries again for ever, or lets it be */
+    if
+    :: goto again
+    :: skip
+    fi;
+over:
+    skip
 }
 
 init {
     atomic {
         run thread(0, false);
         run thread(1, false);
-        run thread(2, true)
+        run thread(2, false);
+        run thread(3, true)
     }
 }
