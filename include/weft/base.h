@@ -102,7 +102,8 @@ WEFT_INLINE int weft_time_cmp(weft_time a, weft_time b) { return (a.ns > b.ns) -
    have libuv's values, so one table serves both. -EPIPE: the other end is gone or the channel
    closed. -EBADF: this handle is closed (Go's net.ErrClosed), also for those parked on it.
    -ECANCELED / -ETIMEDOUT: a context, a scope or a deadline of the caller's own. -EBUSY: a second
-   reader, or a taken thing. -EAGAIN: a try that would have parked. -EPERM: a forked child.
+   reader, or a taken thing. -EAGAIN: a try that would have parked. In the child of a fork that has not
+   called exec weft may not be called: from a green thread that ends it with a message.
    -EDEADLK: would wait for itself. */
 #define WEFT_EOF (-4095)
 #define WEFT_EAI_AGAIN (-3001)

@@ -4,7 +4,7 @@
 #include <weft/runtime.h>
 WEFT_BEGIN
 WEFT_API int weft_dump(weft_runtime *rt, int fd);
-/* - any: every G, P, M; rt NULL: the caller's runtime. Blocking writes; 0 or the write's error;
+/* - any: every G and P, and how many threads; rt NULL: the caller's runtime. Blocking writes; 0 or the write's error;
    WEFT_ENORUNTIME */
 
 /* Bucket 0: 0 and 1 ns; bucket i: values of 2^i..2^(i+1)-1 ns; the last one: all longer. Sum and

@@ -105,7 +105,7 @@ WEFT_API WEFT_CHECK int weft_conn_write_all(weft_conn c, const void *buf, size_t
 /* P any ctx: Go's Write */
 
 WEFT_API int weft_conn_set_deadline(weft_conn c, weft_time t);
-/* - any: both ways. WEFT_NEVER clears */
+/* - any: both ways. WEFT_NEVER clears. -ENOMEM (the first time of a conn): try again */
 WEFT_API int weft_conn_set_read_deadline(weft_conn c, weft_time t);
 /* - any: moves a parked read's deadline too */
 WEFT_API int weft_conn_set_write_deadline(weft_conn c, weft_time t); /* - any */

@@ -63,8 +63,8 @@ WEFT_API WEFT_CHECK int weft_start(weft_runtime **out, const weft_config *cfg);
 /* - any: on return it accepts work */
 WEFT_API WEFT_CHECK int weft_stop(weft_runtime *rt, weft_duration limit);
 /* P out: cancels what may be cancelled, waits for the Gs, frees everything, rt too: 0. A negative
-   limit: no limit. -ETIMEDOUT: nothing freed, report logged, may be called again. -EDEADLK from a G
-   of rt. Gs in plain weft_mutex_lock and the like end when their holder does */
+   limit: no limit. -ETIMEDOUT: nothing freed, report logged, may be called again, by one thread at a time. -EDEADLK
+   from a G of rt. Gs in plain weft_mutex_lock and the like end when their holder does */
 WEFT_API WEFT_CHECK int weft_submit(weft_runtime *rt, weft_fn fn, void *arg);
 /* - any: start a G from any thread; -ENOMEM -EAGAIN WEFT_ESTOPPING */
 WEFT_API weft_runtime *weft_current(void); /* - any: borrowed; NULL on a foreign thread */

@@ -27,7 +27,7 @@ WEFT_API void weft_mutex_lock(weft_mutex *m);                                  /
 WEFT_API WEFT_CHECK int weft_mutex_lock_until(weft_mutex *m, weft_time until); /* P any ctx */
 WEFT_API WEFT_CHECK bool weft_mutex_try_lock(weft_mutex *m); /* - any: true: yours */
 WEFT_API void weft_mutex_unlock(weft_mutex *m);
-/* - any: by any G, as Go's; the last locker is kept for reports */
+/* - any: by any G, as Go's */
 
 #if defined(__GNUC__) && !defined(__cplusplus)
 WEFT_INLINE void weft__guard_end(weft_mutex **m) { weft_mutex_unlock(*m); }
@@ -50,7 +50,8 @@ WEFT_API WEFT_CHECK int weft_waitgroup_wait_until(weft_waitgroup *w, weft_time u
 
 /* The bridge from callbacks: set in the callback of any library on any thread, wait in a G. Stays
    set until reset. The setter does not touch it once a waiter can return, so it may live on the
-   waiter's stack. */
+   waiter's stack. A program whose plain threads wake its green threads runs under weft_start, or
+   with WEFT_STUCK_IGNORE: weft cannot know that somebody will come, and takes it for dead. */
 WEFT_API void weft_event_set(weft_event *e);          /* - any */
 WEFT_API void weft_event_reset(weft_event *e);        /* - any */
 WEFT_API bool weft_event_is_set(const weft_event *e); /* - any */
