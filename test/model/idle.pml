@@ -28,10 +28,10 @@ inline refused() {
 
 inline wakep(t) {
     if
-    :: npidle == 0 -> skip
+    :: nmspinning != 0 -> skip
     :: else ->
         if
-        :: nmspinning != 0 -> skip
+        :: npidle == 0 -> skip
         :: else ->
             take(t);
             if

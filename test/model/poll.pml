@@ -28,27 +28,31 @@ inline break_poll() {
 
 inline wakep() {
     if
-    :: npidle == 0 || nmspinning != 0
+    :: nmspinning != 0 -> skip
     :: else ->
-        take();
         if
-        :: nmspinning == 0 && npidle > 0 ->
-            npidle--;
-            nmspinning++;
+        :: npidle == 0 -> skip
+        :: else ->
+            take();
             if
-            :: idle[1] -> idle[1] = false; lock = false; note[1] = true
-            :: !idle[1] && idle[2] -> idle[2] = false; lock = false; note[2] = true
-            :: else ->
-                npidle++;
-                nmspinning--;
-                wanted = true;
-                lock = false;
+            :: nmspinning == 0 && npidle > 0 ->
+                npidle--;
+                nmspinning++;
                 if
-                :: polling -> break_poll()
-                :: else
+                :: idle[1] -> idle[1] = false; lock = false; note[1] = true
+                :: !idle[1] && idle[2] -> idle[2] = false; lock = false; note[2] = true
+                :: else ->
+                    npidle++;
+                    nmspinning--;
+                    wanted = true;
+                    lock = false;
+                    if
+                    :: polling -> break_poll()
+                    :: else
+                    fi
                 fi
+            :: else -> lock = false
             fi
-        :: else -> lock = false
         fi
     fi
 }
