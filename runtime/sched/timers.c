@@ -236,7 +236,7 @@ void weft__timers_earlier(weft__m *m, weft__r *r, int64_t when) {
         return;
     }
 #ifndef WEFT_TARGET_PLAN9 /* there the wake-up is left out: the adder's P will look by itself */
-    m->owed |= WEFT__OWED_TIMER;
+    m->owed |= m->p->solo ? 0 : WEFT__OWED_TIMER; /* one P alone: this M goes there in any case */
 #endif
 }
 
