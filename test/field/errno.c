@@ -5,12 +5,16 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-enum { READERS = 100, ROUNDS = 2000, MIGRATIONS = 1000, JUNKERS = 4 };
+enum { READERS = 100, ROUNDS = 2000, A_PHASE = 50, MOST_PHASES = 2000, JUNKERS = 4 };
+enum { MIGRATIONS = 1000 };
 
 static struct {
     weft_conn open[READERS]; /* nobody ever writes to these */
     weft_conn closed;
-    atomic_int readers;
+    weft_waitgroup arrived[MOST_PHASES]; /* at the end of a phase */
+    weft_event next[MOST_PHASES];        /* and on to the next one, or the end */
+    bool last[MOST_PHASES];
+    atomic_bool over;
     atomic_long reads, moved_in_read, junk_seen;
     weft_waitgroup all;
 } e;
@@ -19,35 +23,55 @@ static struct {
    that it finds the address anew. */
 static int *(*volatile errno_here)(void) = __errno_location;
 
-static bool moved_enough(void) {
-    weft_stats s;
-    WEFT_MUST(weft_stats_read(NULL, &s, sizeof s));
-    return s.migrations >= MIGRATIONS;
+static void read_once(weft_conn mine, int round) {
+    char byte;
+    int *before = errno_here();
+    if (round % 2 == 0) {
+        CHECK_EQ(weft_conn_read_until(mine, &byte, 1, weft_in(US)), -ETIMEDOUT);
+    } else {
+        CHECK_EQ(weft_conn_read(e.closed, &byte, 1), -EBADF);
+    }
+    atomic_fetch_add(&e.moved_in_read, before != errno_here());
 }
 
-/* So many rounds, and on until there have been enough moves for the rounds to mean something. */
 static int reader(void *arg) {
-    weft_conn mine = *(weft_conn *)arg;
-    char byte;
-    for (int i = 0; i < ROUNDS || (i % 100 != 0 || !moved_enough()); i++) {
-        int *before = errno_here();
-        if (i % 2 == 0) {
-            CHECK_EQ(weft_conn_read_until(mine, &byte, 1, weft_in(US)), -ETIMEDOUT);
-        } else {
-            CHECK_EQ(weft_conn_read(e.closed, &byte, 1), -EBADF);
+    for (int phase = 0; phase == 0 || !e.last[phase - 1]; phase++) {
+        for (int round = 0; round < A_PHASE; round++) {
+            read_once(*(weft_conn *)arg, round);
         }
-        atomic_fetch_add(&e.reads, 1);
-        atomic_fetch_add(&e.moved_in_read, before != errno_here());
+        atomic_fetch_add(&e.reads, A_PHASE);
+        weft_waitgroup_done(&e.arrived[phase]);
+        weft_event_wait(&e.next[phase]);
     }
-    atomic_fetch_sub(&e.readers, 1);
     return 0;
+}
+
+static uint64_t migrations(void) {
+    weft_stats s;
+    WEFT_MUST(weft_stats_read(NULL, &s, sizeof s));
+    return s.migrations;
+}
+
+/* Wakes all readers at once, on one P, and the other P steals half of them: so there are moves even where
+   everything is so slow that a deadline of 1 us is past before a read can park. Goes on after the last
+   round until there have been enough moves for the rounds to mean something. */
+static void conduct(void) {
+    bool last = false;
+    for (int phase = 0; !last; phase++) {
+        CHECK_LT(phase, MOST_PHASES);
+        weft_waitgroup_wait(&e.arrived[phase]);
+        last = phase >= ROUNDS / A_PHASE - 1 && migrations() >= MIGRATIONS;
+        e.last[phase] = last;
+        weft_event_set(&e.next[phase]);
+    }
+    atomic_store(&e.over, true);
 }
 
 /* Errors no call of weft reports; on every thread, at any time. The sleep lets a P run dry now and
    then, so that it steals. */
 static int junker(void *arg) {
     int junk = 1000 + *(int *)arg;
-    for (int i = 0; atomic_load(&e.readers) > 0; i++) {
+    for (int i = 0; !atomic_load(&e.over); i++) {
         *errno_here() = junk;
         if (i % 8 == 0) {
             weft_sleep(US);
@@ -61,7 +85,7 @@ static int junker(void *arg) {
 /* The safe reader's answer is that of the thread the caller is on by then. */
 static int safe_reader(void *arg) {
     (void)arg;
-    while (atomic_load(&e.readers) > 0) {
+    while (!atomic_load(&e.over)) {
         errno = 5;
         weft_yield();
         int x = weft_errno();
@@ -77,7 +101,6 @@ static int read_with_junk(void *arg) {
     (void)arg;
     static int numbers[JUNKERS];
     int pair[2];
-    weft_stats s;
     for (int i = 0; i < READERS; i++) {
         CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
         CHECK_EQ(weft_conn_from_fd(&e.open[i], pair[0]), 0);
@@ -85,7 +108,9 @@ static int read_with_junk(void *arg) {
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     CHECK_EQ(weft_conn_from_fd(&e.closed, pair[0]), 0);
     CHECK_EQ(weft_conn_close(e.closed), 0);
-    atomic_store(&e.readers, READERS);
+    for (int i = 0; i < MOST_PHASES; i++) {
+        weft_waitgroup_add(&e.arrived[i], READERS);
+    }
     for (int i = 0; i < READERS; i++) {
         WEFT_MUST(weft_waitgroup_go(&e.all, reader, &e.open[i]));
     }
@@ -94,14 +119,13 @@ static int read_with_junk(void *arg) {
         WEFT_MUST(weft_waitgroup_go(&e.all, junker, &numbers[i]));
     }
     WEFT_MUST(weft_waitgroup_go(&e.all, safe_reader, NULL));
+    conduct();
     weft_waitgroup_wait(&e.all);
-
     CHECK_GE(atomic_load(&e.reads), READERS * ROUNDS);
-    WEFT_MUST(weft_stats_read(NULL, &s, sizeof s));
     printf("C64: %ld reads, %llu migrations, %ld of them in a read; another's errno seen %ld times\n",
-           atomic_load(&e.reads), (unsigned long long)s.migrations, atomic_load(&e.moved_in_read),
+           atomic_load(&e.reads), (unsigned long long)migrations(), atomic_load(&e.moved_in_read),
            atomic_load(&e.junk_seen));
-    CHECK_GE(s.migrations, MIGRATIONS);
+    CHECK_GE(migrations(), MIGRATIONS);
     return 0;
 }
 
