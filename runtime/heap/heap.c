@@ -156,10 +156,20 @@ static weft__heap_entry settle_head(weft__heap *h) {
 weft__timer *weft__heap_due(weft__heap *h, int64_t now) {
     /* A lower bound in the future is enough to say no, without a look at the timer. */
     if (weft__heap_min_key(h) > now || h->len == 0) return NULL;
+#ifdef WEFT_CANARY_DUE_BY_STALE_KEY
+    weft__heap_entry head = h->entries[0];
+#else
     weft__heap_entry head = settle_head(h);
+#endif
     if (head.key > now) return NULL;
     weft__heap_remove(h, head.timer);
     return head.timer;
 }
 
-int64_t weft__heap_min(weft__heap *h) { return h->len ? settle_head(h).key : INT64_MAX; }
+int64_t weft__heap_min(weft__heap *h) {
+#ifdef WEFT_CANARY_HEAD_NOT_REKEYED
+    return weft__heap_min_key(h);
+#else
+    return h->len ? settle_head(h).key : INT64_MAX;
+#endif
+}

@@ -336,6 +336,11 @@ static int move_deadline(weft__m *m, weft__rec *rec, weft__side *s, int64_t when
         *chain = claim_side(s, turns);
         return 0;
     }
+#ifdef WEFT_CANARY_DEADLINE_NOT_MOVED
+    if (s->timer.t.pos != 0) {
+        return 0;
+    }
+#endif
     return weft__timer_arm(m, rec->r, &s->timer.t, weft__round_time(when, now));
 }
 

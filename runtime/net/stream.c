@@ -65,9 +65,11 @@ static ssize_t transfer(weft__io *io, void *buf, size_t bytes) {
         if (weft__side_consume(s) || last) {
             ssize_t n = attempt(io, buf, bytes);
             asked = true;
+#ifndef WEFT_CANARY_LOST_PUT_BACK
             if (!drained(io->rec, n, bytes)) {
                 weft__side_put_back(s);
             }
+#endif
             if (n != -EAGAIN) {
                 return n;
             }

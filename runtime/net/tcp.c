@@ -179,9 +179,11 @@ static int accept_on(weft__io *io, weft_conn *out) {
         if (weft__side_consume(s) || last) {
             err = try_accept(io, out);
             asked = true;
+#ifndef WEFT_CANARY_ACCEPT_PASSES_NO_READY
             if (err != -EAGAIN) {
                 weft__io_pass_ready(io); /* perhaps there are more, for others */
             }
+#endif
             if (is_shortage(err)) {
                 if (!atomic_exchange(&io->rec->starved, true)) {
                     weft__log(io->rec->r, WEFT_LOG_WARNING, "accept: %s; trying again until it ends",

@@ -68,6 +68,9 @@ bool weft__cancel_claim(weft__g *g) {
     if (taken || (w & WEFT__STATE) != WEFT__ARMED) {
         return false;
     }
+#ifdef WEFT_CANARY_STOP_FORGETS_HELD
+    return false;
+#endif
     uint64_t to = w | WEFT__CLAIMED | (uint64_t)WEFT__BY_CANCEL << WEFT__CAUSE_SHIFT;
     return atomic_compare_exchange_strong(&g->word, &w, to);
 }
@@ -95,6 +98,9 @@ weft__waiter *weft__waitq_claim_all(weft__waitq *q) {
             w->result = (int32_t)won;
             *end = w;
             end = &w->next;
+#ifdef WEFT_CANARY_WAKE_ALL_WAKES_ONE
+            break;
+#endif
         }
     }
     *end = NULL;

@@ -92,7 +92,11 @@ WEFT__ALWAYS_INLINE weft__won weft__claim(weft__g *g, uint64_t gen, weft__cause 
         uint64_t to = (w | WEFT__CLAIMED) | (uint64_t)cause << WEFT__CAUSE_SHIFT;
         if (atomic_compare_exchange_weak_explicit(&g->word, &w, to, memory_order_acq_rel,
                                                   memory_order_acquire)) {
+#ifdef WEFT_CANARY_READY_ON_ARMING
+            return WEFT__WON_READY;
+#else
             return state == WEFT__ARMED ? WEFT__WON_READY : WEFT__WON;
+#endif
         }
     }
 }
@@ -153,7 +157,9 @@ WEFT__ALWAYS_INLINE void weft__commit(weft__m *m) {
     m->commit = WEFT__COMMIT_NONE;
     if (weft__likely(c == WEFT__COMMIT_HELD)) {
         atomic_store_explicit(&m->commit_g->word, m->commit_word, memory_order_release);
+#ifndef WEFT_CANARY_LOCK_DROPPED_BEFORE_SWITCH
         weft__lock_drop(m->commit_lock);
+#endif
         return;
     }
     weft__commit_slow(m, c);
@@ -269,6 +275,9 @@ WEFT__ALWAYS_INLINE weft__m *weft__park_held(weft__m *m, weft__lock *l, bool can
     m->commit_lock = l;
     m->commit_word = gen << WEFT__GEN_SHIFT | WEFT__HELD | WEFT__ARMED |
                      (cancellable ? WEFT__CANCELLABLE : 0);
+#ifdef WEFT_CANARY_LOCK_DROPPED_BEFORE_SWITCH
+    weft__lock_drop(l);
+#endif
     m = weft__switch_away(m, g);
     uint64_t w = atomic_load_explicit(&g->word, memory_order_relaxed);
     atomic_store_explicit(&g->word, gen << WEFT__GEN_SHIFT | WEFT__RUNNING, memory_order_release);

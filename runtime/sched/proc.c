@@ -212,6 +212,9 @@ static void resetspinning(weft__m *m) {
     if (atomic_load_explicit(&r->npidle, memory_order_relaxed) == 0) {
         return;
     }
+#ifdef WEFT_CANARY_SPINNER_WAKES_NO_OTHER
+    return;
+#endif
     if (work_anywhere(r)) {
         weft__wakep(r, &m->p->stats.wake_work);
     } else if (atomic_load_explicit(&r->polling, memory_order_relaxed) == 0 && weft__poll_wanted(r)) {
@@ -258,6 +261,10 @@ static void take_injected(weft__m *m) {
     }
     weft__g *newest = atomic_exchange_explicit(&p->r->inject, NULL, memory_order_acq_rel);
     weft__g *oldest = NULL;
+#ifdef WEFT_CANARY_INJECTION_ORDER
+    oldest = newest;
+    newest = NULL;
+#endif
     while (newest != NULL) {
         weft__g *next = newest->next;
         newest->next = oldest;
@@ -391,7 +398,11 @@ static weft__g *look_local(weft__p *p, bool ring_first) {
 /* Steps 1 to 4. */
 static weft__g *look(weft__m *m) {
     weft__p *p = m->p;
+#ifdef WEFT_CANARY_RUNNEXT_CAP_OFF
+    bool ring_first = false;
+#else
     bool ring_first = p->picks >= WEFT__PICKS;
+#endif
     p->picks = ring_first ? 0 : p->picks + 1; /* this pick counts too: else two who wake each other
                                                  by way of g0 each time would starve the ring */
     look_outside(m);
@@ -739,7 +750,9 @@ void weft__inject(weft__r *r, weft__g *g) {
                                                     memory_order_relaxed));
     weft__fence_full();
     atomic_fetch_add_explicit(&r->stats.injected, 1, memory_order_relaxed);
+#ifndef WEFT_CANARY_NO_WAKEP
     weft__wakep(r, &r->stats.wake_work);
+#endif
     atomic_fetch_sub(&r->users, 1);
 }
 

@@ -45,7 +45,11 @@ static bool put_slow(weft__p *p, weft__g *g, uint32_t h, uint32_t t) {
     for (uint32_t i = 0; i < n; i++) {
         weft__glist_push(&l, batch[i]);
     }
+#ifdef WEFT_CANARY_RING_OVERFLOW_DROPS
+    (void)g;
+#else
     weft__glist_push(&l, g);
+#endif
     weft__globq_put_list(p->r, &l);
     return true;
 }
@@ -119,6 +123,10 @@ static uint32_t grab(weft__p *thief, weft__p *victim) {
                 atomic_load_explicit(&victim->ring[(h + i) % WEFT__RING], memory_order_relaxed);
             atomic_store_explicit(&thief->ring[(base + i) % WEFT__RING], g, memory_order_relaxed);
         }
+#ifdef WEFT_CANARY_STEAL_TAKES_TWICE
+        atomic_store_explicit(&victim->head, h + n, memory_order_release);
+        return n;
+#endif
         if (atomic_compare_exchange_weak_explicit(&victim->head, &h, h + n, memory_order_acq_rel,
                                                   memory_order_acquire)) {
             return n;

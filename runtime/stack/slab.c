@@ -297,6 +297,9 @@ static int open_rationed(weft__stacks *s, struct slab *b, size_t i) {
 }
 
 static int slot_open(weft__stacks *s, struct slab *b, size_t i) {
+#ifdef WEFT_CANARY_STACK_GUARD_MISSING
+    return i < b->opened ? 0 : open_batch(s, b, i);
+#endif
     char *guard = b->base + i * s->slot_bytes;
     /* The install fails in memory that the process has locked, before or after we reserved it. */
     if (s->guard_region && weft__guard_install(guard, s->guard_bytes) == 0) {

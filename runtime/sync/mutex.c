@@ -221,9 +221,11 @@ WEFT__NOINLINE static void unlock_slow(struct mutex *mx) {
             bool hand_over = (s & STARVING) != 0;
             weft__waiter *w = pass_on(mx, hand_over, &won);
             weft__lock_drop(&mx->lock);
+#ifndef WEFT_CANARY_UNLOCK_WAKES_NOBODY
             if (w != NULL) {
                 weft__wake(m, w, won, hand_over ? 1 : 0);
             }
+#endif
             break;
         }
         /* Who waited has left, or has been woken meanwhile. It is still ours, so the inner lock can
