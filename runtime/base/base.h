@@ -69,6 +69,10 @@ void *weft__mem_zalloc(size_t bytes);
 void *weft__mem_alloc_aligned(size_t bytes, size_t align);
 void weft__mem_free(void *ptr, size_t bytes);
 
+/* Reads a caller's option struct into `out`, which holds the defaults and is `bytes` long. NULL: they
+   stay. 0, or -EINVAL: shorter than any version had it (`least`), or it asks for what we do not know. */
+int weft__options_read(void *out, size_t bytes, size_t least, const void *in);
+
 /* A small fast generator (xorshift64*), one state an owner; for choices, not for secrets. */
 WEFT__ALWAYS_INLINE uint32_t weft__rand(uint64_t *state) {
     uint64_t x = *state;

@@ -45,24 +45,6 @@ static int parse(weft_addr *out, const char *network, const char *address) {
     return ok ? 0 : -EINVAL;
 }
 
-/* Options begin with their size; longer ones must be zero where we do not know them. */
-static int read_options(void *out, size_t bytes, const void *in) {
-    if (in == NULL) {
-        return 0;
-    }
-    size_t n = *(const size_t *)in;
-    if (n < sizeof(size_t)) {
-        return -EINVAL;
-    }
-    for (size_t i = bytes; i < n; i++) {
-        if (((const char *)in)[i] != 0) {
-            return -EINVAL;
-        }
-    }
-    memcpy(out, in, n < bytes ? n : bytes);
-    return 0;
-}
-
 /* ---- listening --------------------------------------------------------------------------------- */
 
 static int open_listener(weft_listener *out, weft__r *r, int fd) {
@@ -93,7 +75,7 @@ WEFT_API int weft_listen(weft_listener *out, const char *network, const char *ad
     weft_listen_options o = weft_listen_options_default();
     weft__r *r = weft_current();
     weft_addr at;
-    int fd, err = read_options(&o, sizeof o, options);
+    int fd, err = weft__options_read(&o, sizeof o, sizeof o.size, options);
     if (err == 0) {
         err = parse(&at, network, address);
     }
@@ -303,7 +285,7 @@ static int dial(weft_conn *out, const char *network, const char *address,
     weft_dial_options o = weft_dial_options_default();
     weft__r *r = weft_current();
     weft_addr to;
-    int err = read_options(&o, sizeof o, options);
+    int err = weft__options_read(&o, sizeof o, sizeof o.size, options);
     if (err == 0) {
         err = parse(&to, network, address);
     }

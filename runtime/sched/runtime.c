@@ -24,26 +24,6 @@ static const int64_t RESCAN = 2 * WEFT_MILLISECOND;
 
 /* ---- configuration ----------------------------------------------------------------------------- */
 
-/* Copies a struct that begins with its own size: shorter ones are filled up with zeros, of longer
-   ones what we do not know must be zero. */
-static int read_config(weft_config *out, const weft_config *in) {
-    *out = weft_config_default();
-    if (in == NULL) {
-        return 0;
-    }
-    if (in->size < offsetof(weft_config, procs)) {
-        return -EINVAL;
-    }
-    for (size_t i = sizeof *out; i < in->size; i++) {
-        if (((const char *)in)[i] != 0) {
-            return -EINVAL;
-        }
-    }
-    memcpy(out, in, in->size < sizeof *out ? in->size : sizeof *out);
-    out->size = sizeof *out;
-    return 0;
-}
-
 static const char *env_of(const weft_config *c, const char *name) {
     if ((c->flags & WEFT_IGNORE_ENV) != 0 || !weft__cpu_env_allowed()) {
         return NULL;
@@ -94,7 +74,8 @@ static void read_env(weft__r *r, weft_config *c) {
 
 static int fill_config(weft__r *r, const weft_config *in, bool started) {
     weft_config *c = &r->cfg;
-    int err = read_config(c, in);
+    *c = weft_config_default();
+    int err = weft__options_read(c, sizeof *c, offsetof(weft_config, procs), in);
     if (err != 0) {
         return err;
     }

@@ -121,21 +121,15 @@ static void fire_wait(weft__ktimer *k, weft__m *m, weft__tset *ts, int64_t now, 
 
 /* ---- making ------------------------------------------------------------------------------------ */
 
+/* What later versions will read must be zero in this one. */
 static int read_options(weft_timer_options *out, const weft_timer_options *in) {
     *out = weft_timer_options_default();
-    if (in == NULL) {
-        return 0;
-    }
-    if (in->size < offsetof(weft_timer_options, reserved)) {
-        return -EINVAL;
-    }
-    memcpy(out, in, in->size < sizeof *out ? in->size : sizeof *out);
-    const char *rest = (const char *)in + offsetof(weft_timer_options, reserved);
+    int err = weft__options_read(out, sizeof *out, offsetof(weft_timer_options, reserved), in);
     bool clean = out->reserved0 == 0 && out->reserved1 == 0;
-    for (; rest < (const char *)in + in->size; rest++) {
-        clean &= *rest == 0;
+    for (size_t i = 0; i < WEFT_COUNT(out->reserved); i++) {
+        clean &= out->reserved[i] == NULL;
     }
-    return clean ? 0 : -EINVAL;
+    return err != 0 ? err : clean ? 0 : -EINVAL;
 }
 
 static int timer_new(weft_timer **out, weft_duration after, weft_fn fn, void *arg,
