@@ -395,6 +395,22 @@ static weft__g *look_local(weft__p *p, bool ring_first) {
     return g;
 }
 
+/* g is the last one here, perhaps one that does nothing but yield: then this P's share of the global
+   queue goes before it, or one of them would come in at every sixty-first pick only. */
+static weft__g *share(weft__m *m, weft__g *g) {
+    weft__p *p = m->p;
+    if (weft__likely(atomic_load_explicit(&p->r->globq_len, memory_order_relaxed) == 0) ||
+        weft__runq_has_ring(p)) {
+        return g;
+    }
+    weft__g *other = globq_get(m, WEFT__RING / 2);
+    if (other == NULL) {
+        return g;
+    }
+    weft__runqput(p, g);
+    return other;
+}
+
 /* Steps 1 to 4. */
 static weft__g *look(weft__m *m) {
     weft__p *p = m->p;
@@ -416,8 +432,9 @@ static weft__g *look(weft__m *m) {
     }
     if (g == NULL) {
         g = look_local(p, ring_first);
-    }
-    if (g == NULL) {
+        if (g != NULL) {
+            return share(m, g);
+        }
         g = globq_get(m, WEFT__RING / 2);
     }
     return g;
