@@ -1,4 +1,4 @@
-/* stress/stop.c: the end of a runtime with everything still pending. Each cancellable wait ends with
+/* stress/stop_all.c: the end of a runtime with everything still pending. Each cancellable wait ends with
  * -ECANCELED or with a result of its own, each green thread runs to its end and is counted, and the
  * threads and descriptors of the process are as before. Over and over: by the return of main, by
  * weft_exit, by weft_stop, with plain threads that submit until they are refused, and with two
