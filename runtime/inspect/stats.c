@@ -92,5 +92,5 @@ WEFT_API int weft_dump(weft_runtime *rt, int fd) {
     weft__m *m = weft__enter();
     weft__r *r = rt != NULL ? rt : m->r;
     weft__leave(m); /* it may write for long, and the G stays where it is */
-    return r != NULL ? weft__dump(r, fd) : WEFT_ENORUNTIME;
+    return r != NULL ? weft__dump(r, fd, UINT32_MAX) : WEFT_ENORUNTIME;
 }

@@ -25,7 +25,7 @@
 #include "sched/sched.h"
 
 static const int64_t POLL_EVERY = 50 * WEFT_MICROSECOND; /* a busy P looks at the poller this often */
-enum { NAP_MISSES = 4 };
+enum { NAP_MISSES = 4, LOOKS_A_CLOCK = 16 };
 static const int64_t NAP_FIRST = 20 * WEFT_MICROSECOND, NAP_LONGEST = 160 * WEFT_MICROSECOND;
 
 /* Who calls an M out marks it first, then wakes it if it is parked (both under the lock) or else breaks
@@ -65,6 +65,7 @@ void weft__acquirep(weft__m *m, weft__p *p) {
     weft__assert(m->p == NULL, "an M takes a second P");
     m->p = p;
     p->picks = 0;
+    p->now = weft__clock_now();
 }
 
 /* Gives P to an idle M, if there is one: then the lock, held, is dropped here. */
@@ -346,7 +347,8 @@ static void look_outside(weft__m *m) {
     weft__r *r = m->r;
     weft__p *p = m->p;
     bool waiters = atomic_load_explicit(&r->poll_waiters, memory_order_relaxed) > 0;
-    if (waiters || weft__tset_min(p->tset) != INT64_MAX || weft__tset_min(r->tset) != INT64_MAX) {
+    if (waiters || weft__tset_min(p->tset) != INT64_MAX || weft__tset_min(r->tset) != INT64_MAX ||
+        p->looks++ % LOOKS_A_CLOCK == 0) { /* "since when" in a dump wants to be about right */
         p->now = weft__clock_now();
         look_timers(m, p->now);
         if (waiters &&

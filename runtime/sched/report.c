@@ -37,6 +37,7 @@ uint64_t weft__sum(weft__r *r, size_t offset) {
 
 struct out {
     int fd, err;
+    uint32_t most, gs; /* how many Gs to show, how many there were */
     size_t len;
     char buf[2048];
 };
@@ -99,6 +100,9 @@ static void put_g(weft__g *g, void *arg) {
     if (status == WEFT__G_DEAD) {
         return;
     }
+    if (++o->gs > o->most) {
+        return;
+    }
     char who[128];
     weft__describe_g(g, who, sizeof who);
     put(o, "%s: %s", who, states[status]);
@@ -128,9 +132,9 @@ void AnnotateIgnoreReadsEnd(const char *file, int line);
 #define racy_reads_end() ((void)0)
 #endif
 
-/* Every G, P and M, without stopping anybody: a G may change under the pen. */
-int weft__dump(weft__r *r, int fd) {
-    struct out o = {.fd = fd};
+/* Every P and up to `most` Gs, without stopping anybody: a G may change under the pen. */
+int weft__dump(weft__r *r, int fd, uint32_t most) {
+    struct out o = {.fd = fd, .most = most};
     weft__lock_take(&r->lock);
     uint32_t nm = r->nm, nmidle = r->nmidle;
     weft__lock_drop(&r->lock);
@@ -152,6 +156,9 @@ int weft__dump(weft__r *r, int fd) {
     racy_reads_begin();
     weft__each_g(r, put_g, &o);
     racy_reads_end();
+    if (o.gs > most) {
+        put(&o, "and %u green threads more\n", o.gs - most);
+    }
     flush(&o);
     return o.err;
 }

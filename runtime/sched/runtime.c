@@ -327,7 +327,7 @@ static void wait_a_while(weft__r *r, int64_t when) {
 
 static void report_left(weft__r *r) {
     weft__log(r, WEFT_LOG_ERROR, "green threads are left behind after the limit of the stop");
-    weft__dump(r, STDERR_FILENO);
+    weft__dump(r, STDERR_FILENO, WEFT__REPORT_MOST);
 }
 
 /* Waits until no G is left; cancelling them if so told. On a thread that runs no G of r.

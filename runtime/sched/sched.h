@@ -232,6 +232,7 @@ struct weft__p {
     _Atomic uint32_t tail;      /* the holder's; release */
     _Atomic uint32_t tick;      /* picks so far; thieves watch it move */
     uint32_t picks;             /* picks since the ring came first; at WEFT__PICKS g0 looks */
+    uint32_t looks;             /* from g0, so far */
     uint32_t global_tick;       /* tick at the last look at the global queue */
     uint32_t rescue_tick;       /* tick at the last look at what lies with computing Ps */
     weft__g *gfree;             /* dead Gs, last in first out */
@@ -536,7 +537,8 @@ bool weft__cancel_claim(weft__g *g);
 void weft__log(weft__r *r, int level, const char *fmt, ...) WEFT_PRINTF(3, 4);
 void weft__describe_g(const weft__g *g, char *buf, size_t bytes);
 void weft__describe_g_start(const weft__g *g, char *buf, size_t bytes); /* and what it runs */
-int weft__dump(weft__r *r, int fd);
+enum { WEFT__REPORT_MOST = 100 }; /* Gs in a report that nobody asked for */
+int weft__dump(weft__r *r, int fd, uint32_t most);
 uint64_t weft__sum(weft__r *r, size_t offset); /* a counter of weft__pstats over all Ps and the rest */
 
 #include "sched/park.h"

@@ -59,7 +59,7 @@ void weft__stuck_report(weft__r *r) {
     weft__log(r, WEFT_LOG_ERROR, "weft: deadlock: %llu green thread%s wait%s and nothing can wake %s",
               (unsigned long long)left, left == 1 ? "" : "s", left == 1 ? "s" : "",
               left == 1 ? "it" : "them");
-    weft__dump(r, STDERR_FILENO);
+    weft__dump(r, STDERR_FILENO, WEFT__REPORT_MOST);
     if ((r->cfg.flags & WEFT_STUCK_FATAL) != 0) {
         abort();
     }
