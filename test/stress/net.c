@@ -104,7 +104,7 @@ enum {
     LINES = STRESS_TSAN ? 6 : 16,
     CHUNK = 6000,
     MOVERS = 3,
-    MOVES = STRESS_TSAN ? 300 : 1000,
+    MOVES = STRESS_TSAN ? 60 : 150,
 };
 
 /* A sender at one end, whose bytes come back to a receiver there; the echo at the other. */
