@@ -422,7 +422,8 @@ TEST(timer, rounding) {
     CHECK_EQ(weft__round_within(1024, 100), 1024);
 }
 
-/* Deadlines a moment apart meet on one value, so that one wake-up serves them. */
+/* Deadlines a moment apart meet on few values, so that one wake-up serves many of them. Each window of
+   100 us holds a multiple of 2^16 ns, and all windows together, 150 us, at most three of them. */
 TEST(timer, close_deadlines_meet) {
     int64_t now = 1234567890123, last = 0;
     int different = 0;
@@ -431,7 +432,7 @@ TEST(timer, close_deadlines_meet) {
         different += at != last;
         last = at;
     }
-    CHECK_LE(different, 2);
+    CHECK_LE(different, 3);
 }
 
 /* ---- many ---- */
