@@ -51,6 +51,44 @@ TEST(canary_sched, work_from_outside_wakes_an_idle_runtime) {
     submit_to_idle(2);
 }
 
+/* The next piece comes while the M that ran the last one looks about and gives its P up: after nothing,
+   or as long as a few looks take. Nobody else submits, so a piece that was passed over stays undone. */
+static atomic_uint pieces_done;
+
+static int count_piece(void *arg) {
+    (void)arg;
+    atomic_fetch_add(&pieces_done, 1);
+    return 0;
+}
+
+static bool comes_to(unsigned n) {
+    int64_t end = 0;
+    for (unsigned i = 1; atomic_load(&pieces_done) != n; i++) {
+        if (i % 1024 == 0) {
+            end = end == 0 ? clock_ns() + patience_ns() : end;
+            if (clock_ns() > end) {
+                return false;
+            }
+            sched_yield();
+        }
+    }
+    return true;
+}
+
+TEST(canary_sched, who_gives_up_a_p_looks_again) {
+    weft_runtime *rt;
+    weft_config c = config_of(2);
+    CHECK_EQ(weft_start(&rt, &c), 0);
+    int64_t end = clock_ns() + 2 * WEFT_SECOND;
+    for (unsigned n = 1; clock_ns() < end; n++) {
+        CHECK_EQ(weft_submit(rt, count_piece, NULL), 0);
+        CHECK(comes_to(n));
+        for (volatile unsigned i = n * 7 % 1500; i > 0; i--) {
+        }
+    }
+    CHECK_EQ(weft_stop(rt, WEFT_SECOND * 20), 0);
+}
+
 enum { PIECES = 64 };
 static struct {
     int order[PIECES], count;
