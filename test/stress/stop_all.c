@@ -856,6 +856,136 @@ TEST_IN(stop, submits_1, 40) { repeat(1, race_round); }
 TEST_IN(stop, submits_2, 40) { repeat(2, race_round); }
 TEST_IN(stop, submits_4, 40) { repeat(4, race_round); }
 
+/* ---- whoever wakes the last green thread is still inside when the runtime goes ---- */
+
+enum touch {
+    BY_SUBMIT,
+    BY_EVENT,
+    BY_CHANNEL,
+    BY_MUTEX,
+    BY_WAITGROUP,
+    BY_TIMER,
+    BY_WRITE,
+    BY_CLOSE,
+    TOUCHES
+};
+
+struct last {
+    weft_runtime *rt;
+    enum touch how;
+    weft_event ready, go, done;
+    weft_chan *chan;
+    weft_mutex mutex;
+    weft_waitgroup group;
+    weft_timer *timer;
+    weft_conn here, there;
+};
+
+static int says_done(void *arg) {
+    struct last *l = arg;
+    weft_event_set(&l->done);
+    return 0;
+}
+
+static int waits_for_touch(void *arg) {
+    struct last *l = arg;
+    uint64_t v;
+    char byte;
+    if (l->how == BY_TIMER) {
+        CHECK_EQ(weft_timer_new(&l->timer, WEFT_FOREVER, NULL), 0);
+    }
+    pair_of(&l->here, &l->there);
+    weft_event_set(&l->ready);
+    switch (l->how) {
+    case BY_EVENT:
+        weft_event_wait(&l->go);
+        break;
+    case BY_CHANNEL:
+        CHECK_EQ(weft_chan_recv(l->chan, &v), 0);
+        break;
+    case BY_MUTEX:
+        weft_mutex_lock(&l->mutex);
+        break;
+    case BY_WAITGROUP:
+        weft_waitgroup_wait(&l->group);
+        break;
+    case BY_TIMER:
+        CHECK_EQ(weft_timer_wait(l->timer, NULL), 0);
+        break;
+    case BY_WRITE:
+        CHECK_EQ(weft_conn_read(l->here, &byte, 1), 1);
+        break;
+    case BY_CLOSE:
+        CHECK_EQ(weft_conn_read(l->here, &byte, 1), -EBADF);
+        break;
+    default:
+        return 0; /* another one will be submitted */
+    }
+    return says_done(l);
+}
+
+/* After the call that wakes it, neither the thread nor anybody for it may touch the runtime, unless
+   the runtime waits for that. */
+static void *touch_thread(void *arg) {
+    struct last *l = arg;
+    uint64_t seed = chance_seed((uintptr_t)&seed), v = 1;
+    weft_event_wait(&l->ready);
+    if (chance(&seed) % 2) {
+        pause_thread(&seed, 50);
+    }
+    switch (l->how) {
+    case BY_SUBMIT:
+        CHECK_EQ(weft_submit(l->rt, says_done, l), 0);
+        break;
+    case BY_EVENT:
+        weft_event_set(&l->go);
+        break;
+    case BY_CHANNEL:
+        CHECK_EQ(weft_chan_send(l->chan, &v), 0);
+        break;
+    case BY_MUTEX:
+        weft_mutex_unlock(&l->mutex);
+        break;
+    case BY_WAITGROUP:
+        weft_waitgroup_done(&l->group);
+        break;
+    case BY_TIMER:
+        CHECK(!weft_timer_reset(l->timer, 0));
+        break;
+    case BY_WRITE:
+        CHECK_EQ(weft_conn_write(l->there, "x", 1), 1);
+        break;
+    default:
+        CHECK_EQ(weft_conn_close(l->here), 0);
+    }
+    return NULL;
+}
+
+static void touch_round(int procs) {
+    static struct last l;
+    pthread_t t;
+    uint64_t seed = chance_seed(7);
+    weft_config c = stress_config(procs);
+    memset(&l, 0, sizeof l);
+    l.how = (enum touch)(chance(&seed) % TOUCHES);
+    CHECK_EQ(weft_chan_new(&l.chan, 8, 0), 0);
+    CHECK(weft_mutex_try_lock(&l.mutex)); /* the thread unlocks it */
+    weft_waitgroup_add(&l.group, 1);
+    CHECK_EQ(weft_start(&l.rt, &c), 0);
+    CHECK_EQ(weft_submit(l.rt, waits_for_touch, &l), 0);
+    CHECK_EQ(pthread_create(&t, NULL, touch_thread, &l), 0);
+    weft_event_wait(&l.done);
+    CHECK_EQ(weft_stop(l.rt, -1), 0);
+    pthread_join(t, NULL);
+    weft_timer_free(l.timer);
+    weft_chan_unref(l.chan);
+    progress();
+}
+
+TEST_IN(stop, last_touch_1, 40) { repeat(1, touch_round); }
+TEST_IN(stop, last_touch_2, 40) { repeat(2, touch_round); }
+TEST_IN(stop, last_touch_4, 40) { repeat(4, touch_round); }
+
 /* ---- past the limit: nothing is freed, and another stop finishes ---- */
 
 static atomic_int complaints;
