@@ -5,13 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-void *weft__mem_alloc(size_t bytes) {
-    return malloc(bytes ? bytes : 1);
-}
+void *weft__mem_alloc(size_t bytes) { return malloc(bytes ? bytes : 1); }
 
-void *weft__mem_zalloc(size_t bytes) {
-    return calloc(1, bytes ? bytes : 1);
-}
+void *weft__mem_zalloc(size_t bytes) { return calloc(1, bytes ? bytes : 1); }
 
 void *weft__mem_alloc_aligned(size_t bytes, size_t align) {
     void *p = NULL;

@@ -49,9 +49,7 @@ WEFT__ALWAYS_INLINE void copy_elem(void *to, const void *from, size_t bytes) {
     }
 }
 
-WEFT__ALWAYS_INLINE char *cell(weft_chan *c, size_t index) {
-    return c->ring + index * c->elem;
-}
+WEFT__ALWAYS_INLINE char *cell(weft_chan *c, size_t index) { return c->ring + index * c->elem; }
 
 WEFT__ALWAYS_INLINE void ring_push(weft_chan *c, const void *elem) {
     size_t at = c->head + c->len;
@@ -87,9 +85,7 @@ WEFT_API int weft_chan_new(weft_chan **out, size_t elem_bytes, size_t capacity) 
     return 0;
 }
 
-static void chan_free(weft_chan *c) {
-    weft__mem_free(c, sizeof *c + c->elem * c->cap);
-}
+static void chan_free(weft_chan *c) { weft__mem_free(c, sizeof *c + c->elem * c->cap); }
 
 static bool nobody_waits(const weft_chan *c) {
     return c->recvq.head == NULL && c->sendq.head == NULL;
@@ -159,9 +155,7 @@ WEFT_API size_t weft_chan_len(const weft_chan *c) {
     return len;
 }
 
-WEFT_API size_t weft_chan_cap(const weft_chan *c) {
-    return c != NULL ? c->cap : 0;
-}
+WEFT_API size_t weft_chan_cap(const weft_chan *c) { return c != NULL ? c->cap : 0; }
 
 /* ---- waiting ----------------------------------------------------------------------------------- */
 

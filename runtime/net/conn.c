@@ -34,9 +34,7 @@ static int set_deadline(weft_conn c, unsigned sides, weft_time t) {
     return err;
 }
 
-WEFT_API int weft_conn_set_deadline(weft_conn c, weft_time t) {
-    return set_deadline(c, 3, t);
-}
+WEFT_API int weft_conn_set_deadline(weft_conn c, weft_time t) { return set_deadline(c, 3, t); }
 
 WEFT_API int weft_conn_set_read_deadline(weft_conn c, weft_time t) {
     return set_deadline(c, 1u << WEFT__READ, t);
@@ -67,13 +65,9 @@ static int close_as(uint64_t id, enum weft__rec_kind kind) {
     return err;
 }
 
-WEFT_API int weft_conn_close(weft_conn c) {
-    return close_as(c.id, WEFT__CONN);
-}
+WEFT_API int weft_conn_close(weft_conn c) { return close_as(c.id, WEFT__CONN); }
 
-WEFT_API int weft_listener_close(weft_listener l) {
-    return close_as(l.id, WEFT__LISTENER);
-}
+WEFT_API int weft_listener_close(weft_listener l) { return close_as(l.id, WEFT__LISTENER); }
 
 static int name_of(uint64_t id, enum weft__rec_kind kind, bool remote, weft_addr *out) {
     weft__rec *rec = weft__rec_get(id, kind);

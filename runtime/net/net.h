@@ -38,27 +38,27 @@ typedef struct weft__rec weft__rec;
 
 typedef struct weft__side {
     _Atomic uint32_t word;
-    uint8_t index;       /* WEFT__READ or WEFT__WRITE */
-    bool busy;           /* a stream call is inside: its turn. lock */
-    weft__waitq q;       /* who waits for the word; lock */
-    weft__waitq turns;   /* who waits for his turn to write, or for descriptors; lock */
-    int64_t deadline;    /* INT64_MAX: none; lock */
-    weft__ktimer timer;  /* armed by the holder of lock */
+    uint8_t index;      /* WEFT__READ or WEFT__WRITE */
+    bool busy;          /* a stream call is inside: its turn. lock */
+    weft__waitq q;      /* who waits for the word; lock */
+    weft__waitq turns;  /* who waits for his turn to write, or for descriptors; lock */
+    int64_t deadline;   /* INT64_MAX: none; lock */
+    weft__ktimer timer; /* armed by the holder of lock */
 } weft__side;
 
 struct weft__rec {
     weft__lock lock;
-    uint32_t gen;        /* of the descriptor it has, or will have next; lock */
+    uint32_t gen; /* of the descriptor it has, or will have next; lock */
     uint32_t index;
     enum weft__rec_kind kind; /* lock */
-    bool closing;        /* closed by its user; calls are still inside; lock */
-    bool registered;     /* in the poller */
-    bool tcp;            /* a TCP socket that weft made */
+    bool closing;             /* closed by its user; calls are still inside; lock */
+    bool registered;          /* in the poller */
+    bool tcp;                 /* a TCP socket that weft made */
     bool socket;
-    bool was_blocking;   /* put back at close */
+    bool was_blocking; /* put back at close */
     _Atomic bool sticky;
     _Atomic bool starved; /* a listener: accept ran out of something and has not caught up since */
-    uint32_t refs;       /* calls inside, and one while open; lock */
+    uint32_t refs;        /* calls inside, and one while open; lock */
     int fd;
     weft__r *r;
     weft__side side[2];

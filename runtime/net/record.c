@@ -19,9 +19,7 @@ static weft__rec *rec_at(uint32_t index) {
     return chunk != NULL ? &chunk[index % CHUNK] : NULL;
 }
 
-static uint64_t id_of(const weft__rec *rec) {
-    return (uint64_t)rec->gen << 32 | rec->index;
-}
+static uint64_t id_of(const weft__rec *rec) { return (uint64_t)rec->gen << 32 | rec->index; }
 
 static void deadline_fires(weft__ktimer *k, weft__m *m, weft__tset *ts, int64_t now,
                            weft__fired *out);
@@ -139,9 +137,7 @@ static void rec_begin(weft__rec *rec, weft__r *r, int fd, enum weft__rec_kind ki
     side_open(&rec->side[WEFT__WRITE], WEFT__WRITE);
 }
 
-static void next_gen(weft__rec *rec) {
-    rec->gen = rec->gen + 1 != 0 ? rec->gen + 1 : 1;
-}
+static void next_gen(weft__rec *rec) { rec->gen = rec->gen + 1 != 0 ? rec->gen + 1 : 1; }
 
 /* It could not be registered: ends the record, which keeps its hands off the descriptor. */
 static void rec_abort(weft__rec *rec) {
@@ -391,9 +387,7 @@ int weft__io_check(weft__io *io) {
     }
     weft__lock_take(&io->rec->lock);
     int64_t now = clock_if_timed(io);
-    int err = io->rec->closing                                ? -EBADF
-              : io->rec->side[io->side].deadline <= now ? -ETIMEDOUT
-                                                              : 0;
+    int err = io->rec->closing ? -EBADF : io->rec->side[io->side].deadline <= now ? -ETIMEDOUT : 0;
     weft__lock_drop(&io->rec->lock);
     return err;
 }
@@ -408,8 +402,9 @@ static int park_in(weft__io *io, weft__waitq *q, int64_t deadline, int64_t now) 
     weft__waitq_push(q, &w);
     weft__lock_drop(&rec->lock);
     weft__poll_wait_begin(io->m, r);
-    io->m = weft__park_free(io->m, deadline == INT64_MAX ? deadline : weft__round_time(deadline, now),
-                            io->why, rec, io->site, &cause);
+    io->m =
+        weft__park_free(io->m, deadline == INT64_MAX ? deadline : weft__round_time(deadline, now),
+                        io->why, rec, io->site, &cause);
     weft__poll_wait_end(r);
     if (cause == WEFT__BY_SOURCE) {
         weft__waiter_await(&w);

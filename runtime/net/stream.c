@@ -138,9 +138,7 @@ WEFT_API int weft_conn_read_full(weft_conn c, void *buf, size_t bytes, size_t *d
 }
 
 /* The buffer is only read from: one function serves both directions. */
-static void *unconst(const void *p) {
-    return (void *)(uintptr_t)p;
-}
+static void *unconst(const void *p) { return (void *)(uintptr_t)p; }
 
 WEFT_API ssize_t weft_conn_write(weft_conn c, const void *buf, size_t bytes) {
     return one(c, WEFT__WRITE, unconst(buf), bytes, NEVER, weft__caller());

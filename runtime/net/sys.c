@@ -17,9 +17,7 @@ static WEFT__NOINLINE ssize_t last_error(void) {
 }
 
 /* One transfer is bounded, so that its size always fits the result. */
-size_t weft__sys_cap(size_t bytes) {
-    return bytes < (size_t)1 << 30 ? bytes : (size_t)1 << 30;
-}
+size_t weft__sys_cap(size_t bytes) { return bytes < (size_t)1 << 30 ? bytes : (size_t)1 << 30; }
 
 WEFT__NOINLINE ssize_t weft__sys_read(int fd, void *buf, size_t bytes) {
     ssize_t n;
@@ -83,7 +81,8 @@ static int set_flag(int fd, int level, int option, int value) {
     return setsockopt(fd, level, option, &value, sizeof value);
 }
 
-WEFT__NOINLINE int weft__sys_bind_listen(int fd, const weft_addr *at, const weft_listen_options *o) {
+WEFT__NOINLINE int weft__sys_bind_listen(int fd, const weft_addr *at,
+                                         const weft_listen_options *o) {
     bool six = weft_addr_sockaddr(at)->sa_family == AF_INET6;
     if ((!o->no_reuse_addr && set_flag(fd, SOL_SOCKET, SO_REUSEADDR, 1) != 0) ||
         (o->reuse_port && set_flag(fd, SOL_SOCKET, SO_REUSEPORT, 1) != 0) ||
@@ -146,22 +145,14 @@ static int get_flag(int fd, int option) {
     return getsockopt(fd, SOL_SOCKET, option, &value, &bytes) == 0 ? value : -1;
 }
 
-WEFT__NOINLINE bool weft__sys_is_socket(int fd) {
-    return get_flag(fd, SO_TYPE) >= 0;
-}
+WEFT__NOINLINE bool weft__sys_is_socket(int fd) { return get_flag(fd, SO_TYPE) >= 0; }
 
-WEFT__NOINLINE bool weft__sys_is_listener(int fd) {
-    return get_flag(fd, SO_ACCEPTCONN) == 1;
-}
+WEFT__NOINLINE bool weft__sys_is_listener(int fd) { return get_flag(fd, SO_ACCEPTCONN) == 1; }
 
-WEFT__NOINLINE bool weft__sys_is_tcp(int fd) {
-    return get_flag(fd, SO_PROTOCOL) == IPPROTO_TCP;
-}
+WEFT__NOINLINE bool weft__sys_is_tcp(int fd) { return get_flag(fd, SO_PROTOCOL) == IPPROTO_TCP; }
 
 WEFT__NOINLINE int weft__sys_shutdown_write(int fd) {
     return shutdown(fd, SHUT_WR) == 0 ? 0 : (int)last_error();
 }
 
-WEFT__NOINLINE void weft__sys_close(int fd) {
-    close(fd);
-}
+WEFT__NOINLINE void weft__sys_close(int fd) { close(fd); }

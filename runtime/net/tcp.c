@@ -11,7 +11,7 @@ static const weft_duration KEEPALIVE = 15 * WEFT_SECOND;
 
 /* Which families a network name allows: bit 0 IPv4, bit 1 IPv6; 0: not a network of ours. */
 static unsigned families_of(const char *network) {
-    return network == NULL                  ? 0
+    return network == NULL                ? 0
            : strcmp(network, "tcp") == 0  ? 3
            : strcmp(network, "tcp4") == 0 ? 1
            : strcmp(network, "tcp6") == 0 ? 2
@@ -41,7 +41,8 @@ static int parse(weft_addr *out, const char *network, const char *address) {
         to_wildcard4(out);
     }
     int family = weft_addr_sockaddr(out)->sa_family;
-    bool ok = (family == AF_INET && (families & 1) != 0) || (family == AF_INET6 && (families & 2) != 0);
+    bool ok =
+        (family == AF_INET && (families & 1) != 0) || (family == AF_INET6 && (families & 2) != 0);
     return ok ? 0 : -EINVAL;
 }
 
@@ -168,10 +169,10 @@ static int accept_on(weft__io *io, weft_conn *out) {
 #endif
             if (is_shortage(err)) {
                 if (!atomic_exchange(&io->rec->starved, true)) {
-                    weft__log(io->rec->r, WEFT_LOG_WARNING, "accept: %s; trying again until it ends",
-                              weft_strerror(err));
+                    weft__log(io->rec->r, WEFT_LOG_WARNING,
+                              "accept: %s; trying again until it ends", weft_strerror(err));
                 }
-                backoff = backoff == 0 ? BACKOFF_FIRST
+                backoff = backoff == 0                    ? BACKOFF_FIRST
                           : backoff * 2 < BACKOFF_LONGEST ? backoff * 2
                                                           : BACKOFF_LONGEST;
                 err = weft__io_pause(io, backoff);
@@ -254,8 +255,7 @@ static int connect_fd(weft_conn *out, weft__r *r, int fd, const weft_addr *to, w
     }
     weft__rec *rec, *closed;
     uint64_t id;
-    int added =
-        weft__rec_open(&rec, &id, r, fd, WEFT__CONN, WEFT__REC_SOCKET | WEFT__REC_TCP);
+    int added = weft__rec_open(&rec, &id, r, fd, WEFT__CONN, WEFT__REC_SOCKET | WEFT__REC_TCP);
     if (added != 0) {
         weft__sys_close(fd);
         return added;

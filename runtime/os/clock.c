@@ -9,10 +9,6 @@ static int64_t read_clock(clockid_t id) {
     return (int64_t)ts.tv_sec * WEFT_SECOND + ts.tv_nsec;
 }
 
-int64_t weft__clock_now(void) {
-    return read_clock(CLOCK_MONOTONIC);
-}
+int64_t weft__clock_now(void) { return read_clock(CLOCK_MONOTONIC); }
 
-int64_t weft__clock_wall(void) {
-    return read_clock(CLOCK_REALTIME);
-}
+int64_t weft__clock_wall(void) { return read_clock(CLOCK_REALTIME); }

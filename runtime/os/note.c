@@ -20,7 +20,8 @@ static long futex(_Atomic uint32_t *word, int op, uint32_t val, const struct tim
 }
 
 static struct timespec timespec_of(int64_t ns) {
-    struct timespec ts = {.tv_sec = (time_t)(ns / WEFT_SECOND), .tv_nsec = (long)(ns % WEFT_SECOND)};
+    struct timespec ts = {.tv_sec = (time_t)(ns / WEFT_SECOND),
+                          .tv_nsec = (long)(ns % WEFT_SECOND)};
     return ts;
 }
 
@@ -63,7 +64,8 @@ void weft__lock_slow(weft__lock *l) {
             sched_yield();
         } else {
             struct timespec ts = timespec_of(nap);
-            futex(&l->held, FUTEX_WAIT, 1, &ts, 0); /* nobody wakes it: a nap that ends early if free */
+            futex(&l->held, FUTEX_WAIT, 1, &ts,
+                  0); /* nobody wakes it: a nap that ends early if free */
             nap = nap < 100 * WEFT_MICROSECOND ? nap * 2 : 200 * WEFT_MICROSECOND;
         }
         if (weft__lock_try(l)) {

@@ -21,7 +21,8 @@ WEFT__ALWAYS_INLINE void weft__note_clear(weft__note *n) {
     atomic_store_explicit(&n->set, 0, memory_order_relaxed);
 }
 void weft__note_sleep(weft__note *n);
-bool weft__note_sleep_until(weft__note *n, int64_t when); /* INT64_MAX: for ever. false: time is up */
+bool weft__note_sleep_until(weft__note *n,
+                            int64_t when); /* INT64_MAX: for ever. false: time is up */
 void weft__note_wake(weft__note *n); /* may be called more than once; signal-safe. The note's memory
                                         must outlive the call: notes live in records never freed while
                                         a waker may come */
@@ -81,7 +82,8 @@ WEFT__ALWAYS_INLINE void weft__pause(void) {
 }
 /* Starts a joinable thread. It inherits the caller's signal mask. 0 or a negative errno. */
 int weft__thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg);
-void weft__thread_exact_timers(void); /* the calling thread's sleeps are not rounded by the kernel */
+void weft__thread_exact_timers(
+    void); /* the calling thread's sleeps are not rounded by the kernel */
 void weft__thread_nap(int64_t ns);
 long weft__thread_id(void);
 

@@ -44,18 +44,15 @@ int weft__thread_start(pthread_t *out, const char *name, void *(*fn)(void *), vo
     return -err;
 }
 
-void weft__thread_exact_timers(void) {
-    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
-}
+void weft__thread_exact_timers(void) { prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); }
 
 void weft__thread_nap(int64_t ns) {
-    struct timespec ts = {.tv_sec = (time_t)(ns / WEFT_SECOND), .tv_nsec = (long)(ns % WEFT_SECOND)};
+    struct timespec ts = {.tv_sec = (time_t)(ns / WEFT_SECOND),
+                          .tv_nsec = (long)(ns % WEFT_SECOND)};
     nanosleep(&ts, NULL);
 }
 
-long weft__thread_id(void) {
-    return syscall(SYS_gettid);
-}
+long weft__thread_id(void) { return syscall(SYS_gettid); }
 
 void *weft__pages_map(size_t bytes) {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -68,6 +65,4 @@ void *weft__pages_map(size_t bytes) {
     return p;
 }
 
-void weft__pages_unmap(void *p, size_t bytes) {
-    munmap(p, bytes);
-}
+void weft__pages_unmap(void *p, size_t bytes) { munmap(p, bytes); }

@@ -69,13 +69,9 @@ void weft__poller_close(weft__poller *p) {
     weft__mem_free(p, sizeof *p);
 }
 
-const char *weft__poller_name(void) {
-    return "epoll";
-}
+const char *weft__poller_name(void) { return "epoll"; }
 
-bool weft__poller_takes_fds(void) {
-    return true;
-}
+bool weft__poller_takes_fds(void) { return true; }
 
 int weft__poller_add(weft__poller *p, int fd, uint64_t tag) {
     return watch(p, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI | EPOLLET, tag);
@@ -99,8 +95,8 @@ static void set_timer(weft__poller *p, int64_t when) {
         return;
     }
     p->timer_when = when;
-    struct itimerspec its = {
-        .it_value = {.tv_sec = (time_t)(when / WEFT_SECOND), .tv_nsec = (long)(when % WEFT_SECOND)}};
+    struct itimerspec its = {.it_value = {.tv_sec = (time_t)(when / WEFT_SECOND),
+                                          .tv_nsec = (long)(when % WEFT_SECOND)}};
     timerfd_settime(p->timerfd, TFD_TIMER_ABSTIME, &its, NULL);
 }
 
@@ -123,7 +119,8 @@ static int wait_events(weft__poller *p, struct epoll_event *ev, int64_t until) {
         if (n >= 0 || errno == EINTR) {
             return n;
         }
-        p->no_pwait2 = true; /* the kernel lacks it, or a filter forbids it: EPERM, not only ENOSYS */
+        p->no_pwait2 =
+            true; /* the kernel lacks it, or a filter forbids it: EPERM, not only ENOSYS */
     }
 #endif
     /* Set for earlier, it may stay: deadlines that are pushed on all the time then cost one return

@@ -15,9 +15,10 @@
 typedef struct weft__poller weft__poller;
 
 enum {
-    WEFT__POLL_IN = 1,     /* reading may get on */
-    WEFT__POLL_OUT = 2,    /* writing may get on */
-    WEFT__POLL_STICKY = 4, /* end, hang-up, error or urgent data: a short transfer proves nothing any more */
+    WEFT__POLL_IN = 1,  /* reading may get on */
+    WEFT__POLL_OUT = 2, /* writing may get on */
+    WEFT__POLL_STICKY =
+        4, /* end, hang-up, error or urgent data: a short transfer proves nothing any more */
 };
 
 typedef void (*weft__poll_sink)(void *arg, uint64_t tag, unsigned events);
@@ -25,8 +26,9 @@ typedef void (*weft__poll_sink)(void *arg, uint64_t tag, unsigned events);
 int weft__poller_open(weft__poller **out); /* -ENOMEM or the system's error */
 void weft__poller_close(weft__poller *p);  /* nobody may be inside */
 const char *weft__poller_name(void);
-bool weft__poller_takes_fds(void);         /* false: only sleep and break (stub) */
-int weft__poller_add(weft__poller *p, int fd, uint64_t tag); /* -EPERM: such a file cannot be polled */
+bool weft__poller_takes_fds(void); /* false: only sleep and break (stub) */
+int weft__poller_add(weft__poller *p, int fd,
+                     uint64_t tag); /* -EPERM: such a file cannot be polled */
 void weft__poller_remove(weft__poller *p, int fd);
 
 /* Hands what has happened to the sink. until: 0 looks only; a monotonic time in ns waits to it at

@@ -17,26 +17,18 @@ int weft__poller_open(weft__poller **out) {
     return 0;
 }
 
-void weft__poller_close(weft__poller *p) {
-    weft__mem_free(p, sizeof *p);
-}
+void weft__poller_close(weft__poller *p) { weft__mem_free(p, sizeof *p); }
 
-const char *weft__poller_name(void) {
-    return "stub";
-}
+const char *weft__poller_name(void) { return "stub"; }
 
-bool weft__poller_takes_fds(void) {
-    return false;
-}
+bool weft__poller_takes_fds(void) { return false; }
 
 int weft__poller_add(weft__poller *p, int fd, uint64_t tag) {
     (void)p, (void)fd, (void)tag;
     return -ENOTSUP;
 }
 
-void weft__poller_remove(weft__poller *p, int fd) {
-    (void)p, (void)fd;
-}
+void weft__poller_remove(weft__poller *p, int fd) { (void)p, (void)fd; }
 
 int weft__poller_poll(weft__poller *p, int64_t until, weft__poll_sink sink, void *arg) {
     (void)sink, (void)arg;
@@ -47,6 +39,4 @@ int weft__poller_poll(weft__poller *p, int64_t until, weft__poll_sink sink, void
     return 0;
 }
 
-void weft__poller_break(weft__poller *p) {
-    weft__note_wake(&p->note);
-}
+void weft__poller_break(weft__poller *p) { weft__note_wake(&p->note); }

@@ -31,9 +31,7 @@ static char *top_of(weft__g *g) {
     return (char *)g - colour - 16;
 }
 
-uint64_t *weft__g_canary(weft__g *g) {
-    return (uint64_t *)(void *)top_of(g);
-}
+uint64_t *weft__g_canary(weft__g *g) { return (uint64_t *)(void *)top_of(g); }
 
 static uint64_t canary(void) {
     uint64_t v = atomic_load_explicit(&canary_value, memory_order_relaxed);
@@ -258,8 +256,7 @@ void weft__g_exit(weft__m *m, int result) {
     weft__g *g = m->g;
     weft__r *r = g->r;
     if (weft__unlikely(*weft__g_canary(g) != canary())) {
-        weft__fatal("green thread %llu wrote over the top of its stack",
-                    (unsigned long long)g->id);
+        weft__fatal("green thread %llu wrote over the top of its stack", (unsigned long long)g->id);
     }
     if (weft__unlikely(g->is_main)) {
         g->is_main = false;
@@ -338,9 +335,7 @@ static void free_one(weft__g *g, void *arg) {
 #endif
 }
 
-void weft__g_free_all(weft__r *r) {
-    weft__each_g(r, free_one, NULL);
-}
+void weft__g_free_all(weft__r *r) { weft__each_g(r, free_one, NULL); }
 
 void weft__describe_g(const weft__g *g, char *buf, size_t bytes) {
     const char *name = g->name;

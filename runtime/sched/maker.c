@@ -138,9 +138,7 @@ static void *maker_body(void *arg) {
     }
 }
 
-int weft__maker_start(weft__r *r) {
-    return weft__thread_start(&r->maker, r->name, maker_body, r);
-}
+int weft__maker_start(weft__r *r) { return weft__thread_start(&r->maker, r->name, maker_body, r); }
 
 void weft__maker_stop(weft__r *r) {
     weft__lock_take(&r->lock);

@@ -25,20 +25,13 @@
 #include "sched/sched.h"
 
 const char *const weft__reason_text[WEFT__REASONS] = {
-    [WEFT__WAIT_NONE] = "nothing",
-    [WEFT__WAIT_SLEEP] = "sleep",
-    [WEFT__WAIT_TIMER] = "timer",
-    [WEFT__WAIT_SEND] = "channel send",
-    [WEFT__WAIT_RECV] = "channel receive",
-    [WEFT__WAIT_NULL_CHAN] = "channel (NULL)",
-    [WEFT__WAIT_MUTEX] = "mutex",
-    [WEFT__WAIT_WAITGROUP] = "waitgroup",
-    [WEFT__WAIT_EVENT] = "event",
-    [WEFT__WAIT_READ] = "read",
-    [WEFT__WAIT_WRITE] = "write",
-    [WEFT__WAIT_ACCEPT] = "accept",
-    [WEFT__WAIT_CONNECT] = "connect",
-    [WEFT__WAIT_WRITE_TURN] = "turn to write",
+    [WEFT__WAIT_NONE] = "nothing",         [WEFT__WAIT_SLEEP] = "sleep",
+    [WEFT__WAIT_TIMER] = "timer",          [WEFT__WAIT_SEND] = "channel send",
+    [WEFT__WAIT_RECV] = "channel receive", [WEFT__WAIT_NULL_CHAN] = "channel (NULL)",
+    [WEFT__WAIT_MUTEX] = "mutex",          [WEFT__WAIT_WAITGROUP] = "waitgroup",
+    [WEFT__WAIT_EVENT] = "event",          [WEFT__WAIT_READ] = "read",
+    [WEFT__WAIT_WRITE] = "write",          [WEFT__WAIT_ACCEPT] = "accept",
+    [WEFT__WAIT_CONNECT] = "connect",      [WEFT__WAIT_WRITE_TURN] = "turn to write",
 };
 
 /* A stop is about: waker and stop settle it by the word. */
@@ -143,8 +136,7 @@ weft__m *weft__park_standin(weft__m *m, int64_t deadline) {
     uint64_t w = atomic_load_explicit(&g->word, memory_order_acquire);
     weft__note_clear(&m->note);
     if ((w & WEFT__STATE) != WEFT__ARMING ||
-        !atomic_compare_exchange_strong(&g->word, &w,
-                                        (w & ~(uint64_t)WEFT__STATE) | WEFT__ARMED)) {
+        !atomic_compare_exchange_strong(&g->word, &w, (w & ~(uint64_t)WEFT__STATE) | WEFT__ARMED)) {
         return m; /* claimed already */
     }
     if (!weft__note_sleep_until(&m->note, deadline) &&
@@ -162,8 +154,7 @@ weft__m *weft__park_standin_held(weft__m *m, weft__lock *l) {
 }
 
 static weft__cause cause_of(weft__g *g) {
-    return (weft__cause)(atomic_load_explicit(&g->word, memory_order_acquire) >>
-                             WEFT__CAUSE_SHIFT &
+    return (weft__cause)(atomic_load_explicit(&g->word, memory_order_acquire) >> WEFT__CAUSE_SHIFT &
                          3);
 }
 

@@ -17,11 +17,11 @@
 typedef struct weft__waiter {
     struct weft__waiter *next, *prev;
     weft__g *g;
-    uint64_t gen;        /* of the free park it belongs to; 0: a held park */
-    void *slot;          /* where a value comes from or goes to */
-    int32_t result;      /* written by the winner */
+    uint64_t gen;          /* of the free park it belongs to; 0: a held park */
+    void *slot;            /* where a value comes from or goes to */
+    int32_t result;        /* written by the winner */
     _Atomic uint32_t done; /* the winner has finished with this node: nobody touches it any more */
-    bool linked;         /* in a waitq; under the source's lock */
+    bool linked;           /* in a waitq; under the source's lock */
 } weft__waiter;
 
 typedef struct weft__waitq {
@@ -167,7 +167,8 @@ WEFT__ALWAYS_INLINE void weft__commit(weft__m *m) {
 
 #ifdef WEFT__ASAN
 void __sanitizer_start_switch_fiber(void **fake_stack_save, const void *bottom, size_t size);
-void __sanitizer_finish_switch_fiber(void *fake_stack_save, const void **bottom_old, size_t *size_old);
+void __sanitizer_finish_switch_fiber(void *fake_stack_save, const void **bottom_old,
+                                     size_t *size_old);
 #endif
 #ifdef WEFT__TSAN
 void *__tsan_get_current_fiber(void);
@@ -259,8 +260,8 @@ weft__m *weft__park_standin_held(weft__m *m, weft__lock *l);
 /* The held park. The caller holds l, has linked a waiter made with gen 0 under it. Cancellable: a
    stop may end it; then *cancelled is true, the waiter is still linked and l is not held. */
 WEFT__ALWAYS_INLINE weft__m *weft__park_held(weft__m *m, weft__lock *l, bool cancellable,
-                                             weft__reason why, const void *object,
-                                             const void *site, bool *cancelled) {
+                                             weft__reason why, const void *object, const void *site,
+                                             bool *cancelled) {
     weft__g *g = m->g;
     weft__park_note(m, g, why, object, site);
     if (weft__unlikely(g->standin)) {
@@ -273,8 +274,8 @@ WEFT__ALWAYS_INLINE weft__m *weft__park_held(weft__m *m, weft__lock *l, bool can
     m->commit = WEFT__COMMIT_HELD;
     m->commit_g = g;
     m->commit_lock = l;
-    m->commit_word = gen << WEFT__GEN_SHIFT | WEFT__HELD | WEFT__ARMED |
-                     (cancellable ? WEFT__CANCELLABLE : 0);
+    m->commit_word =
+        gen << WEFT__GEN_SHIFT | WEFT__HELD | WEFT__ARMED | (cancellable ? WEFT__CANCELLABLE : 0);
 #ifdef WEFT_CANARY_LOCK_DROPPED_BEFORE_SWITCH
     weft__lock_drop(l);
 #endif
@@ -289,10 +290,9 @@ WEFT__ALWAYS_INLINE weft__m *weft__park_held(weft__m *m, weft__lock *l, bool can
 /* Begins a free park: from here any claimer with this generation may take the G. */
 WEFT__ALWAYS_INLINE uint64_t weft__park_begin(weft__g *g, bool cancellable) {
     uint64_t gen = (atomic_load_explicit(&g->word, memory_order_relaxed) >> WEFT__GEN_SHIFT) + 1;
-    atomic_store_explicit(&g->word,
-                          gen << WEFT__GEN_SHIFT | WEFT__ARMING |
-                              (cancellable ? WEFT__CANCELLABLE : 0),
-                          memory_order_release);
+    atomic_store_explicit(
+        &g->word, gen << WEFT__GEN_SHIFT | WEFT__ARMING | (cancellable ? WEFT__CANCELLABLE : 0),
+        memory_order_release);
     return gen;
 }
 /* The free park, with no lock held: arms the deadline (INT64_MAX: none), tests the cancel flag,

@@ -24,7 +24,8 @@
  */
 #include "sched/sched.h"
 
-static const int64_t POLL_EVERY = 50 * WEFT_MICROSECOND; /* a busy P looks at the poller this often */
+static const int64_t POLL_EVERY =
+    50 * WEFT_MICROSECOND; /* a busy P looks at the poller this often */
 enum { NAP_MISSES = 4, LOOKS_A_CLOCK = 16 };
 static const int64_t NAP_FIRST = 20 * WEFT_MICROSECOND, NAP_LONGEST = 160 * WEFT_MICROSECOND;
 
@@ -58,7 +59,8 @@ static weft__p *pidleget(weft__r *r) {
 }
 
 static bool is_idle(weft__r *r, uint32_t index) {
-    return (atomic_load_explicit(&r->idle_mask[index / 64], memory_order_relaxed) >> index % 64 & 1) != 0;
+    return (atomic_load_explicit(&r->idle_mask[index / 64], memory_order_relaxed) >> index % 64 &
+            1) != 0;
 }
 
 void weft__acquirep(weft__m *m, weft__p *p) {
@@ -218,7 +220,8 @@ static void resetspinning(weft__m *m) {
 #endif
     if (work_anywhere(r)) {
         weft__wakep(r, &m->p->stats.wake_work);
-    } else if (atomic_load_explicit(&r->polling, memory_order_relaxed) == 0 && weft__poll_wanted(r)) {
+    } else if (atomic_load_explicit(&r->polling, memory_order_relaxed) == 0 &&
+               weft__poll_wanted(r)) {
         weft__watch_dropped(r);
     }
 }
@@ -319,7 +322,8 @@ static void put_batch(weft__m *m, weft__glist *l) {
 /* A look at the poller that does not wait; one M at a time. */
 static void look_poller(weft__m *m) {
     weft__r *r = m->r;
-    if (weft__runq_len(m->p) > WEFT__RING / 2 || /* what came in would overflow to the global queue */
+    if (weft__runq_len(m->p) >
+            WEFT__RING / 2 || /* what came in would overflow to the global queue */
         atomic_load_explicit(&r->poll_waiters, memory_order_relaxed) <= 0 ||
         atomic_load_explicit(&r->polling, memory_order_relaxed) != 0 ||
         atomic_exchange_explicit(&r->poll_look, 1, memory_order_acquire) != 0) {
@@ -382,7 +386,8 @@ static weft__g *rescue(weft__m *m, uint32_t tick) {
         }
         weft__g *g = weft__runqsteal(p, victim, true, &p->seen_ticks[i]);
         if (g != NULL) {
-            m->owed |= WEFT__OWED_WORK; /* what came along was in no queue for a moment: as globq_get */
+            m->owed |=
+                WEFT__OWED_WORK; /* what came along was in no queue for a moment: as globq_get */
             return g;
         }
     }
@@ -477,8 +482,7 @@ static weft__g *steal_pass(weft__m *m, bool last, bool *offered) {
 static bool may_spin(weft__m *m) {
     weft__r *r = m->r;
     uint32_t busy = (uint32_t)r->nprocs - atomic_load_explicit(&r->npidle, memory_order_relaxed);
-    return m->spinning ||
-           2 * atomic_load_explicit(&r->nmspinning, memory_order_relaxed) < busy;
+    return m->spinning || 2 * atomic_load_explicit(&r->nmspinning, memory_order_relaxed) < busy;
 }
 
 /* Sleeps as a spinner. Who has work for more than its own next pick ends the nap (wake_napper); one that
@@ -560,9 +564,7 @@ static bool take_idle_p(weft__m *m, bool spinning) {
     return got;
 }
 
-void weft__takep(weft__m *m) {
-    take_idle_p(m, false);
-}
+void weft__takep(weft__m *m) { take_idle_p(m, false); }
 
 static void retire_spinner(weft__m *m) {
     if (m->spinning) {
@@ -592,8 +594,7 @@ void weft__releasep(weft__m *m) {
     weft__lock_drop(&r->lock);
     retire_spinner(m);
     weft__fence_full();
-    if (work_anywhere(r) ||
-        (atomic_load(&r->polling) == 0 && weft__poll_wanted(r))) {
+    if (work_anywhere(r) || (atomic_load(&r->polling) == 0 && weft__poll_wanted(r))) {
         weft__wakep(r, NULL);
     }
 }

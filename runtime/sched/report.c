@@ -18,8 +18,8 @@ void weft__log(weft__r *r, int level, const char *fmt, ...) {
     }
     if (level <= WEFT_LOG_WARNING) {
         char out[264];
-        int n = snprintf(out, sizeof out, "%s%s\n", strncmp(line, "weft:", 5) == 0 ? "" : "weft: ",
-                         line);
+        int n = snprintf(out, sizeof out, "%s%s\n",
+                         strncmp(line, "weft:", 5) == 0 ? "" : "weft: ", line);
         ssize_t w = write(STDERR_FILENO, out, (size_t)n < sizeof out ? (size_t)n : sizeof out - 1);
         (void)w;
     }

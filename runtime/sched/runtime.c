@@ -67,7 +67,8 @@ static void read_env(weft__r *r, weft_config *c) {
         if (n >= LEAST_STACK) {
             c->stack_size = (size_t)n;
         } else {
-            weft__log(r, WEFT_LOG_WARNING, "WEFT_STACK=%s is not a size of at least 16K: ignored", v);
+            weft__log(r, WEFT_LOG_WARNING, "WEFT_STACK=%s is not a size of at least 16K: ignored",
+                      v);
         }
     }
 }
@@ -88,7 +89,8 @@ static int fill_config(weft__r *r, const weft_config *in, bool started) {
         int n = weft__cpu_default_procs("");
         c->procs = n < MOST_PROCS ? n : MOST_PROCS;
     }
-    c->max_threads = c->max_threads != 0 ? c->max_threads : (c->procs + 1 > 512 ? c->procs + 1 : 512);
+    c->max_threads =
+        c->max_threads != 0 ? c->max_threads : (c->procs + 1 > 512 ? c->procs + 1 : 512);
     if (c->max_threads < c->procs + 1) {
         return -EINVAL;
     }

@@ -72,8 +72,8 @@ typedef struct weft__fiber {
 /* generation << 6 | cause << 4 | held << 3 | cancellable << 2 | state. See park.c. */
 enum {
     WEFT__RUNNING = 0,
-    WEFT__ARMING = 1,  /* waiting, but still on its stack: a claimer does not ready it */
-    WEFT__ARMED = 2,   /* off its stack: the claimer readies it */
+    WEFT__ARMING = 1, /* waiting, but still on its stack: a claimer does not ready it */
+    WEFT__ARMED = 2,  /* off its stack: the claimer readies it */
     WEFT__CLAIMED = 3,
     WEFT__STATE = 3,
     WEFT__CANCELLABLE = 1 << 2,
@@ -81,7 +81,8 @@ enum {
     WEFT__CAUSE_SHIFT = 4,
     WEFT__GEN_SHIFT = 6,
 };
-typedef enum weft__cause { /* who claimed */
+/* Who claimed. */
+typedef enum weft__cause {
     WEFT__BY_SOURCE = 0,
     WEFT__BY_DEADLINE = 1,
     WEFT__BY_CANCEL = 2,
@@ -114,9 +115,9 @@ enum weft__g_status { WEFT__G_DEAD, WEFT__G_RUNNABLE, WEFT__G_RUNNING, WEFT__G_W
 struct weft__g {
     /* switched, woken, queued: one line */
     weft__fiber fiber;
-    _Atomic uint64_t word; /* the wait word; its generation never goes back */
-    weft__g *next;         /* in a global queue, the injection list, a cache of dead Gs, a batch */
-    weft__r *r;            /* NULL: a stand-in */
+    _Atomic uint64_t word;  /* the wait word; its generation never goes back */
+    weft__g *next;          /* in a global queue, the injection list, a cache of dead Gs, a batch */
+    weft__r *r;             /* NULL: a stand-in */
     _Atomic uint8_t status; /* enum weft__g_status: for reports only */
     uint8_t reason;         /* enum weft__reason */
     _Atomic uint8_t taken;  /* held park: a waker has it. See weft__waiter_claim */
@@ -132,7 +133,7 @@ struct weft__g {
     weft_cb at_exit; /* given arg if the body ends by weft_exit; set and cleared by the body */
     const void *created_at; /* return address of the call that made it */
     uint64_t id;
-    long thread; /* which thread ran it last, for the migrations count */
+    long thread;        /* which thread ran it last, for the migrations count */
     const void *object; /* what it waits on */
     const void *site;   /* the public call's return address */
     int64_t since;      /* ns, of the P's last look at the clock: may be early by a look */
@@ -140,8 +141,8 @@ struct weft__g {
     /* timed, named */
     weft__timer timer;  /* deadline or sleep */
     uint64_t timer_gen; /* the wait that it was armed for; guarded by the heap's lock */
-    weft__m *m;  /* a stand-in's M */
-    char *name;  /* 64 bytes of memory, or NULL */
+    weft__m *m;         /* a stand-in's M */
+    char *name;         /* 64 bytes of memory, or NULL */
     weft__stack stack;
 };
 #if !defined(WEFT__ASAN) && !defined(WEFT__TSAN)
@@ -180,9 +181,10 @@ WEFT__ALWAYS_INLINE weft__g *weft__glist_pop(weft__glist *l) {
 typedef struct weft__tset {
     weft__heap heap; /* first: a timer's home points here */
     weft__lock lock;
-    _Atomic int64_t min_key; /* a lower bound of the earliest time; INT64_MAX: none. Stored at unlock */
-    uint32_t refs;           /* the runtime and each user's timer homed here; guarded by lock */
-    bool closed;             /* the runtime has gone: nothing is armed any more */
+    _Atomic int64_t
+        min_key;   /* a lower bound of the earliest time; INT64_MAX: none. Stored at unlock */
+    uint32_t refs; /* the runtime and each user's timer homed here; guarded by lock */
+    bool closed;   /* the runtime has gone: nothing is armed any more */
     weft__r *r;
 } weft__tset;
 
@@ -205,11 +207,10 @@ typedef struct weft__ktimer {
 } weft__ktimer;
 enum { WEFT__TIMER_G = 0, WEFT__TIMER_K = 1 }; /* weft__timer.kind */
 
-
 /* ---- P ----------------------------------------------------------------------------------------- */
 enum {
     WEFT__RING = 256,
-    WEFT__PICKS = 16,      /* direct picks between two looks from g0 */
+    WEFT__PICKS = 16,       /* direct picks between two looks from g0 */
     WEFT__GFREE_CHAIN = 64, /* dead Gs that move together between a P and the runtime */
     WEFT__GLOBAL_EVERY = 61,
     WEFT__RESCUE_EVERY = 1000, /* picks between two looks at what lies with computing Ps */
@@ -237,7 +238,7 @@ struct weft__p {
     uint32_t rescue_tick;       /* tick at the last look at what lies with computing Ps */
     weft__g *gfree;             /* dead Gs, last in first out */
     uint32_t gfree_len;
-    weft__g *gfree_spare;       /* a chain of them in reserve, or NULL */
+    weft__g *gfree_spare; /* a chain of them in reserve, or NULL */
     uint32_t index;
     uint64_t id_next, id_end; /* numbers for new Gs */
     uint64_t rand;
@@ -251,19 +252,20 @@ struct weft__p {
     _Atomic(weft__g *) ring[WEFT__RING];
 
     bool solo; /* the runtime has one P: nobody steals here, and taking needs no locked operation */
-    weft__p *link; /* idle list, maker's list; under sched.lock */
+    weft__p *link;        /* idle list, maker's list; under sched.lock */
     uint32_t *seen_ticks; /* of every other P, at the holder's last try to steal its runnext */
-    bool make_spinning; /* in the maker's list: the M to be made begins as a spinner */
+    bool make_spinning;   /* in the maker's list: the M to be made begins as a spinner */
     weft__pstats stats;
 } __attribute__((aligned(WEFT__LINE)));
 
 /* ---- M ----------------------------------------------------------------------------------------- */
-enum { /* weft__m.owed: wakes put off to the end of the call */
-    WEFT__OWED_NEXT = 1,  /* a G was put in runnext: forgiven if this M runs it at once */
-    WEFT__OWED_WORK = 2,  /* Gs in the ring: paid before anything else runs */
-    WEFT__OWED_TIMER = 4, /* an earlier timer and nobody in the poller: paid before a G runs */
+enum {                       /* weft__m.owed: wakes put off to the end of the call */
+       WEFT__OWED_NEXT = 1,  /* a G was put in runnext: forgiven if this M runs it at once */
+       WEFT__OWED_WORK = 2,  /* Gs in the ring: paid before anything else runs */
+       WEFT__OWED_TIMER = 4, /* an earlier timer and nobody in the poller: paid before a G runs */
 };
-enum { /* weft__m.commit: what the far side of a switch does first. Cannot fail, allocate or sleep */
+/* weft__m.commit: what the far side of a switch does first. Cannot fail, allocate or sleep. */
+enum {
     WEFT__COMMIT_NONE,
     WEFT__COMMIT_HELD,  /* word = armed; drop commit_lock */
     WEFT__COMMIT_FREE,  /* arming -> armed; claimed already: ready it */
@@ -290,9 +292,9 @@ struct weft__m {
     weft__note nap;  /* a spinner's nap */
     weft__p *nextp;  /* the P it is woken with */
     weft__m *idle_link, *all_link;
-    bool main;      /* the thread that called weft_run */
+    bool main;         /* the thread that called weft_run */
     _Atomic bool exit; /* set before a wake: leave the scheduler */
-    bool parked;    /* on the idle list */
+    bool parked;       /* on the idle list */
     long thread;
     pthread_t pthread;
 };
@@ -302,7 +304,7 @@ struct weft_runtime {
     weft_config cfg; /* a copy; name points to `name` */
     char name[16];
     int nprocs;
-    uint32_t *strides;   /* the numbers coprime to nprocs: orders to visit all Ps in */
+    uint32_t *strides; /* the numbers coprime to nprocs: orders to visit all Ps in */
     uint32_t nstrides;
     weft__p **ps;
     weft__tset *tset; /* of adders without a P; owned by nobody, in every scan */
@@ -312,32 +314,33 @@ struct weft_runtime {
 
     /* sched */
     weft__lock lock __attribute__((aligned(WEFT__LINE)));
-    weft__glist globq;           /* lock */
-    _Atomic uint32_t globq_len;  /* lock to write */
-    weft__p *pidle;              /* lock */
-    weft__m *midle;              /* lock */
-    uint32_t nmidle;             /* lock */
-    uint32_t nm;                 /* lock: Ms alive or ordered from the maker */
-    weft__m *allm;               /* lock; never shrinks before the stop */
-    weft__p *make_list;          /* lock: Ps that wait for the maker */
-    bool make_stop;              /* lock */
-    _Atomic bool m_wanted;       /* lock to write: a wake found no M: who would park looks again */
-    uint64_t threads_created;    /* lock */
-    _Atomic bool dead;           /* lock to write: the program is stuck for ever and has been told so */
-    weft__r *dead_link;          /* of the runtimes that died so */
+    weft__glist globq;          /* lock */
+    _Atomic uint32_t globq_len; /* lock to write */
+    weft__p *pidle;             /* lock */
+    weft__m *midle;             /* lock */
+    uint32_t nmidle;            /* lock */
+    uint32_t nm;                /* lock: Ms alive or ordered from the maker */
+    weft__m *allm;              /* lock; never shrinks before the stop */
+    weft__p *make_list;         /* lock: Ps that wait for the maker */
+    bool make_stop;             /* lock */
+    _Atomic bool m_wanted;      /* lock to write: a wake found no M: who would park looks again */
+    uint64_t threads_created;   /* lock */
+    _Atomic bool dead;  /* lock to write: the program is stuck for ever and has been told so */
+    weft__r *dead_link; /* of the runtimes that died so */
 
     _Atomic uint32_t npidle __attribute__((aligned(WEFT__LINE))); /* lock to write */
-    _Atomic uint32_t nmspinning;                                 /* lock to raise with an idle P */
-    _Atomic(weft__m *) napper; /* a spinner that naps */
-    _Atomic(uint64_t) *idle_mask;                                /* a bit a P; lock to write */
+    _Atomic uint32_t nmspinning;                                  /* lock to raise with an idle P */
+    _Atomic(weft__m *) napper;                                    /* a spinner that naps */
+    _Atomic(uint64_t) *idle_mask;                                 /* a bit a P; lock to write */
     _Atomic(weft__g *) inject __attribute__((aligned(WEFT__LINE))); /* push list, newest first */
 
     /* poller */
-    _Atomic uint32_t polling __attribute__((aligned(WEFT__LINE))); /* an M waits, or is about to, in it */
-    _Atomic int64_t poll_until;  /* valid while it waits; 0: not known, break it */
-    _Atomic int64_t last_poll;   /* when somebody looked last */
-    _Atomic uint32_t poll_look;  /* one look at a time */
-    _Atomic int32_t poll_waiters;/* Gs parked on descriptors */
+    _Atomic uint32_t polling
+        __attribute__((aligned(WEFT__LINE))); /* an M waits, or is about to, in it */
+    _Atomic int64_t poll_until;               /* valid while it waits; 0: not known, break it */
+    _Atomic int64_t last_poll;                /* when somebody looked last */
+    _Atomic uint32_t poll_look;               /* one look at a time */
+    _Atomic int32_t poll_waiters;             /* Gs parked on descriptors */
     /* of room net, set when the first descriptor comes */
     void (*_Atomic net_event)(weft__r *r, uint64_t tag, unsigned events, weft__glist *ready);
     void (*_Atomic net_stop)(weft__r *r);
@@ -352,9 +355,9 @@ struct weft_runtime {
     _Atomic int64_t conns_open; /* records in use: whoever holds one may touch the runtime */
 
     /* life */
-    _Atomic uint32_t stopping;  /* spawns are refused; waits end */
-    _Atomic uint32_t draining;  /* somebody waits for the last G to end */
-    _Atomic uint32_t leave_main;/* the M of weft_run shall leave the scheduler */
+    _Atomic uint32_t stopping;   /* spawns are refused; waits end */
+    _Atomic uint32_t draining;   /* somebody waits for the last G to end */
+    _Atomic uint32_t leave_main; /* the M of weft_run shall leave the scheduler */
     weft__m *main_m;
     bool main_exited; /* by weft_exit: the rest runs on */
     int main_result;
@@ -363,7 +366,8 @@ struct weft_runtime {
     weft__note maker_note;
     _Atomic uint32_t rounds_on; /* the maker's thread makes rounds: watch.c */
     bool catches_overflow;
-    _Atomic uint32_t users; /* threads inside that hold no G of it: submitters, wakers from outside */
+    _Atomic uint32_t
+        users; /* threads inside that hold no G of it: submitters, wakers from outside */
 };
 
 /* ---- enter and leave --------------------------------------------------------------------------- */
@@ -371,7 +375,7 @@ struct weft_runtime {
    optimiser: a thread-local address must not be kept over a switch. Once a call. */
 weft__m *weft__m_self(void);
 void weft__m_set_self(weft__m *m);
-weft__m *weft__enter_slow(weft__m *m);  /* first call of a plain thread, or a request is up */
+weft__m *weft__enter_slow(weft__m *m); /* first call of a plain thread, or a request is up */
 void weft__pay(weft__m *m);
 
 /* Begins a public call: from here to leave this thread holds its P (if any). The light fence pairs
@@ -381,8 +385,7 @@ WEFT__ALWAYS_INLINE weft__m *weft__enter(void) {
     if (weft__unlikely(m == NULL)) {
         return weft__enter_slow(NULL);
     }
-    atomic_store_explicit(&m->incall,
-                          atomic_load_explicit(&m->incall, memory_order_relaxed) + 1,
+    atomic_store_explicit(&m->incall, atomic_load_explicit(&m->incall, memory_order_relaxed) + 1,
                           memory_order_relaxed);
     weft__fence_light();
     if (weft__unlikely(atomic_load_explicit(&m->ticket, memory_order_relaxed) != 1)) {
@@ -396,14 +399,13 @@ WEFT__ALWAYS_INLINE void weft__leave(weft__m *m) {
         weft__pay(m);
     }
     weft__assert(m->commit == WEFT__COMMIT_NONE, "a call ends with a commit pending");
-    atomic_store_explicit(&m->incall,
-                          atomic_load_explicit(&m->incall, memory_order_relaxed) - 1,
+    atomic_store_explicit(&m->incall, atomic_load_explicit(&m->incall, memory_order_relaxed) - 1,
                           memory_order_release);
 }
 
 /* ---- queues (runq.c) --------------------------------------------------------------------------- */
-void weft__runqput(weft__p *p, weft__g *g);           /* at the tail; overflow goes to the global queue */
-void weft__runqput_list(weft__p *p, weft__glist *l);  /* all, in order; empties the list */
+void weft__runqput(weft__p *p, weft__g *g); /* at the tail; overflow goes to the global queue */
+void weft__runqput_list(weft__p *p, weft__glist *l); /* all, in order; empties the list */
 weft__g *weft__runqget_ring(weft__p *p);
 weft__g *weft__runqsteal(weft__p *thief, weft__p *victim, bool next_too, uint32_t *seen_tick);
 bool weft__runq_has_ring(weft__p *p);
@@ -437,10 +439,11 @@ WEFT__ALWAYS_INLINE void weft__runqput_next(weft__m *m, weft__p *p, weft__g *g) 
 }
 
 /* ---- finding work, idle and wake (proc.c) ------------------------------------------------------ */
-void weft__schedule(weft__m *m); /* g0's loop; returns when the M shall leave the scheduler, without a P */
+void weft__schedule(
+    weft__m *m); /* g0's loop; returns when the M shall leave the scheduler, without a P */
 void weft__wakep(weft__r *r, _Atomic uint64_t *cause);
 void weft__not_made(weft__r *r, weft__p *p); /* lock held, dropped: the maker has no M for p */
-void weft__inject(weft__r *r, weft__g *g);                      /* from outside a P of r */
+void weft__inject(weft__r *r, weft__g *g);   /* from outside a P of r */
 void weft__ready_far(weft__m *m, weft__g *g);
 void weft__pidleput(weft__r *r, weft__p *p); /* lock held */
 void weft__releasep(weft__m *m); /* gives the P up; somebody takes it if there is work for it */
@@ -466,10 +469,11 @@ WEFT__ALWAYS_INLINE void weft__ready(weft__m *m, weft__g *g) {
 
 /* ---- Gs (g.c) ---------------------------------------------------------------------------------- */
 uint64_t *weft__g_canary(weft__g *g); /* the word right above the first frame */
-void weft__g_entry(weft__m *m); /* where every G begins */
+void weft__g_entry(weft__m *m);       /* where every G begins */
 /* A dead G of this runtime's default stack size, or NULL with *err. m may be NULL or without a P. */
 weft__g *weft__g_new(weft__m *m, weft__r *r, weft_fn fn, void *arg, const void *site, int *err);
-int weft__g_start(weft__m *m, weft__r *r, weft_fn fn, void *arg, const void *site); /* new, then ready */
+int weft__g_start(weft__m *m, weft__r *r, weft_fn fn, void *arg,
+                  const void *site); /* new, then ready */
 void weft__g_exit(weft__m *m, int result) WEFT__NORETURN;
 int weft__g_start_copy(weft__m *m, weft__r *r, weft_fn fn, const void *arg, size_t bytes,
                        const void *site);
@@ -481,9 +485,9 @@ void weft__g_free_all(weft__r *r); /* names and fibers, before the stacks go */
 /* ---- timers (timers.c) ------------------------------------------------------------------------- */
 weft__tset *weft__tset_new(weft__r *r);
 void weft__tset_close(weft__tset *ts); /* the runtime goes: empties the heap, gives up its hold */
-weft__tset *weft__tset_of(weft__m *m, weft__r *r);  /* where a timer that m arms now belongs */
-weft__tset *weft__timer_lock(weft__timer *t); /* the set that t is homed in, locked */
-void weft__tset_unlock(weft__tset *ts);       /* publishes min_key */
+weft__tset *weft__tset_of(weft__m *m, weft__r *r); /* where a timer that m arms now belongs */
+weft__tset *weft__timer_lock(weft__timer *t);      /* the set that t is homed in, locked */
+void weft__tset_unlock(weft__tset *ts);            /* publishes min_key */
 uint32_t weft__tset_len(weft__tset *ts);
 /* A user's timer is homed in ts: the set outlives it. Unhome: ts is locked, and dropped here. */
 void weft__timer_home(weft__timer *t, weft__tset *ts);
@@ -500,7 +504,7 @@ int weft__timer_put(weft__tset *ts, weft__timer *t, int64_t when, bool *earlier)
    that of the caller. 0 or -ENOMEM. */
 int weft__timer_arm(weft__m *m, weft__r *r, weft__timer *t, int64_t when);
 int weft__timer_arm_g(weft__m *m, weft__g *g, uint64_t gen, int64_t when);
-bool weft__timer_stop(weft__timer *t); /* true: it was in a heap */
+bool weft__timer_stop(weft__timer *t);                           /* true: it was in a heap */
 void weft__timers_earlier(weft__m *m, weft__r *r, int64_t when); /* wake_netpoller */
 void weft__timers_run(weft__m *m, weft__tset *ts, int64_t now);  /* runs what is due */
 /* A deadline with the default slack: the roundest time in [when, when + slack], slack being 1/256 of
@@ -514,10 +518,10 @@ WEFT__ALWAYS_INLINE int64_t weft__tset_min(weft__tset *ts) {
 
 /* ---- threads (maker.c), life (runtime.c), the dead (stuck.c), reports (report.c) ---------------- */
 void weft__process_init(void); /* what is done once a process, before the first runtime */
-typedef struct weft__watch { /* of the maker's thread: watch.c */
-    bool suspect;   /* the last round found nobody watching */
-    int64_t looked; /* last_poll then */
-    int quiet;      /* rounds in a row in which all was well */
+typedef struct weft__watch {   /* of the maker's thread: watch.c */
+    bool suspect;              /* the last round found nobody watching */
+    int64_t looked;            /* last_poll then */
+    int quiet;                 /* rounds in a row in which all was well */
 } weft__watch;
 void weft__watch_dropped(weft__r *r);
 void weft__watch_sleep(weft__r *r, weft__watch *w);
@@ -526,12 +530,13 @@ void weft__maker_stop(weft__r *r); /* and joins it; no M is made any more */
 weft__m *weft__m_new(weft__r *r);
 void weft__m_begin(weft__m *m); /* on its own thread: from here it is the thread's M */
 void weft__m_end(weft__m *m);
-void weft__m_gone(weft__r *r); /* the thread of weft_run is no M any more */
+void weft__m_gone(weft__r *r);  /* the thread of weft_run is no M any more */
 void weft__ms_stop(weft__r *r); /* tells all Ms to leave, joins their threads but the main one */
 void weft__main_ends(weft__r *r, int result, bool by_exit);
 void weft__main_out(weft__r *r);
 bool weft__no_g_left(weft__r *r);
-bool weft__checkdead(weft__r *r); /* lock held, an M goes idle; true: the program is dead: report it */
+bool weft__checkdead(
+    weft__r *r); /* lock held, an M goes idle; true: the program is dead: report it */
 void weft__stuck_report(weft__r *r);
 bool weft__cancel_claim(weft__g *g);
 void weft__log(weft__r *r, int level, const char *fmt, ...) WEFT_PRINTF(3, 4);
@@ -539,7 +544,8 @@ void weft__describe_g(const weft__g *g, char *buf, size_t bytes);
 void weft__describe_g_start(const weft__g *g, char *buf, size_t bytes); /* and what it runs */
 enum { WEFT__REPORT_MOST = 100 }; /* Gs in a report that nobody asked for */
 int weft__dump(weft__r *r, int fd, uint32_t most);
-uint64_t weft__sum(weft__r *r, size_t offset); /* a counter of weft__pstats over all Ps and the rest */
+uint64_t weft__sum(weft__r *r,
+                   size_t offset); /* a counter of weft__pstats over all Ps and the rest */
 
 #include "sched/park.h"
 

@@ -54,9 +54,10 @@ bool weft__checkdead(weft__r *r) {
 }
 
 void weft__stuck_report(weft__r *r) {
-    uint64_t left = weft__sum(r, offsetof(weft__pstats, created)) -
-                    weft__sum(r, offsetof(weft__pstats, ended));
-    weft__log(r, WEFT_LOG_ERROR, "weft: deadlock: %llu green thread%s wait%s and nothing can wake %s",
+    uint64_t left =
+        weft__sum(r, offsetof(weft__pstats, created)) - weft__sum(r, offsetof(weft__pstats, ended));
+    weft__log(r, WEFT_LOG_ERROR,
+              "weft: deadlock: %llu green thread%s wait%s and nothing can wake %s",
               (unsigned long long)left, left == 1 ? "" : "s", left == 1 ? "s" : "",
               left == 1 ? "it" : "them");
     weft__dump(r, STDERR_FILENO, WEFT__REPORT_MOST);

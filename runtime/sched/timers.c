@@ -68,8 +68,7 @@ void weft__tset_close(weft__tset *ts) {
         weft__timer *t = ts->heap.entries[0].timer;
         weft__heap_remove(&ts->heap, t);
         weft__ktimer *k = weft__container(t, weft__ktimer, t);
-        weft__waiter *chain =
-            t->kind == WEFT__TIMER_K && k->gone != NULL ? k->gone(k, ts) : NULL;
+        weft__waiter *chain = t->kind == WEFT__TIMER_K && k->gone != NULL ? k->gone(k, ts) : NULL;
         if (chain != NULL) {
             weft__lock_drop(&ts->lock);
             weft__m *m = weft__enter();
@@ -244,7 +243,8 @@ void weft__timers_earlier(weft__m *m, weft__r *r, int64_t when) {
 }
 
 void weft__tset_unlock_earlier(weft__m *m, weft__tset *ts, weft__r *r, int64_t when, bool earlier) {
-    bool foreign = earlier && m->r != r; /* then only the set, which is not closed, has held r for us */
+    bool foreign =
+        earlier && m->r != r; /* then only the set, which is not closed, has held r for us */
     if (foreign) {
         atomic_fetch_add(&r->users, 1);
     }
@@ -349,7 +349,8 @@ int64_t weft__round_time(int64_t when, int64_t now) {
         return when;
     }
     int64_t slack = length / 256;
-    return weft__round_within(when, slack < 100 * WEFT_MICROSECOND ? slack : 100 * WEFT_MICROSECOND);
+    return weft__round_within(when,
+                              slack < 100 * WEFT_MICROSECOND ? slack : 100 * WEFT_MICROSECOND);
 }
 
 static int64_t next_of(weft__tset *ts, int64_t upto) {

@@ -6,9 +6,7 @@
 enum { SET = 2 };
 _Static_assert(sizeof(weft__gate) == sizeof(weft_event), "the public event is a gate");
 
-static weft__gate *of(weft_event *e) {
-    return (weft__gate *)(void *)e;
-}
+static weft__gate *of(weft_event *e) { return (weft__gate *)(void *)e; }
 
 WEFT_API void weft_event_set(weft_event *e) {
     uint32_t before = atomic_fetch_or_explicit(&of(e)->word, SET, memory_order_acq_rel);

@@ -10,7 +10,8 @@ void weft__gate_wake(weft__m *m, weft__gate *gate) {
 }
 
 bool weft__gate_settled(const weft__gate *gate, weft__gate_kind kind) {
-    for (int i = 0; weft__gate_is_open(atomic_load_explicit(&gate->word, memory_order_acquire), kind); i++) {
+    for (int i = 0;
+         weft__gate_is_open(atomic_load_explicit(&gate->word, memory_order_acquire), kind); i++) {
         if (weft__gate_passed(gate, kind)) {
             return true;
         }
@@ -42,9 +43,10 @@ static void leave_gate(weft__gate *gate, weft__gate_kind kind, weft__waiter *wai
     weft__waitq_unlink(&gate->q, waiter);
     if (gate->q.head == NULL) {
         uint32_t w = atomic_load_explicit(&gate->word, memory_order_relaxed);
-        while (!weft__gate_is_open(w, kind) && !atomic_compare_exchange_weak_explicit(
-                               &gate->word, &w, w & ~(uint32_t)WEFT__GATE_WAITERS,
-                               memory_order_relaxed, memory_order_relaxed)) {
+        while (!weft__gate_is_open(w, kind) &&
+               !atomic_compare_exchange_weak_explicit(&gate->word, &w,
+                                                      w & ~(uint32_t)WEFT__GATE_WAITERS,
+                                                      memory_order_relaxed, memory_order_relaxed)) {
         }
     }
     weft__lock_drop(&gate->lock);
@@ -84,8 +86,8 @@ static int park_until(weft__m **pm, weft__gate *gate, weft__gate_kind kind, int6
     return weft__error_of(cause);
 }
 
-int weft__gate_wait_until(weft__gate *gate, weft__gate_kind kind, weft_time until,
-                          weft__reason why, const void *site) {
+int weft__gate_wait_until(weft__gate *gate, weft__gate_kind kind, weft_time until, weft__reason why,
+                          const void *site) {
     weft__m *m = weft__enter();
     int err = 0;
     int64_t now = until.ns == INT64_MAX ? 0 : weft__clock_now();

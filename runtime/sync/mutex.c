@@ -38,9 +38,7 @@ struct turn {
     bool cancellable; /* the form with a time, perhaps "never" */
 };
 
-static struct mutex *of(weft_mutex *m) {
-    return (struct mutex *)(void *)m;
-}
+static struct mutex *of(weft_mutex *m) { return (struct mutex *)(void *)m; }
 
 /* Takes it if it is free and nobody starves. */
 WEFT__ALWAYS_INLINE bool try_fast(struct mutex *mx) {
@@ -107,8 +105,7 @@ static void leave_mutex(weft__m *m, struct mutex *mx, bool was_woken) {
 }
 
 /* One park in the queue; the inner lock is held and dropped. 1: the lock is ours, 0: compete. */
-static int park_once(weft__m **pm, struct mutex *mx, struct turn *t, bool front,
-                     const void *site) {
+static int park_once(weft__m **pm, struct mutex *mx, struct turn *t, bool front, const void *site) {
     weft__m *m = *pm;
     weft__waiter_init(&t->w, m->g, t->cancellable ? weft__park_begin(m->g, true) : 0, NULL);
     if (front) {
@@ -249,9 +246,7 @@ WEFT_API int weft_mutex_lock_until(weft_mutex *m, weft_time until) {
     return lock_slow(of(m), until, true, weft__caller());
 }
 
-WEFT_API bool weft_mutex_try_lock(weft_mutex *m) {
-    return try_fast(of(m));
-}
+WEFT_API bool weft_mutex_try_lock(weft_mutex *m) { return try_fast(of(m)); }
 
 WEFT_API void weft_mutex_unlock(weft_mutex *m) {
     if (weft__unlikely(!unlock_fast(of(m)))) {

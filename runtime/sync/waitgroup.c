@@ -6,9 +6,7 @@
 
 _Static_assert(sizeof(weft__gate) == sizeof(weft_waitgroup), "the public waitgroup is a gate");
 
-static weft__gate *of(weft_waitgroup *w) {
-    return (weft__gate *)(void *)w;
-}
+static weft__gate *of(weft_waitgroup *w) { return (weft__gate *)(void *)w; }
 
 WEFT__COLD static void bad_count(weft_waitgroup *w, int64_t count) {
     weft__fatal("waitgroup %p: its count would be %lld", (void *)w, (long long)count);
@@ -22,7 +20,8 @@ WEFT__NOINLINE static void wake(weft_waitgroup *w) {
 }
 
 WEFT__ALWAYS_INLINE void add(weft_waitgroup *w, int n) {
-    uint32_t before = atomic_fetch_add_explicit(&of(w)->word, (uint32_t)n << 1, memory_order_acq_rel);
+    uint32_t before =
+        atomic_fetch_add_explicit(&of(w)->word, (uint32_t)n << 1, memory_order_acq_rel);
     int64_t count = (int64_t)(before >> 1) + n;
     if (weft__unlikely(count < 0 || count > INT32_MAX)) {
         bad_count(w, count);
@@ -32,13 +31,9 @@ WEFT__ALWAYS_INLINE void add(weft_waitgroup *w, int n) {
     }
 }
 
-WEFT_API void weft_waitgroup_add(weft_waitgroup *w, int n) {
-    add(w, n);
-}
+WEFT_API void weft_waitgroup_add(weft_waitgroup *w, int n) { add(w, n); }
 
-WEFT_API void weft_waitgroup_done(weft_waitgroup *w) {
-    add(w, -1);
-}
+WEFT_API void weft_waitgroup_done(weft_waitgroup *w) { add(w, -1); }
 
 struct job {
     weft_waitgroup *w;

@@ -3,9 +3,7 @@
 
 #include <weft/time.h>
 
-WEFT_API weft_time weft_now(void) {
-    return weft_time_at(weft__clock_now());
-}
+WEFT_API weft_time weft_now(void) { return weft_time_at(weft__clock_now()); }
 
 WEFT_API int64_t weft_wall(weft_time t) {
     return weft_time_add(weft_time_at(weft__clock_wall()),

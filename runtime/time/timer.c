@@ -46,9 +46,7 @@ static void aim(weft_timer *t, int64_t when, int64_t now) {
     t->armed = when != INT64_MAX;
 }
 
-static void timer_free(weft_timer *t) {
-    weft__mem_free(t, sizeof *t);
-}
+static void timer_free(weft_timer *t) { weft__mem_free(t, sizeof *t); }
 
 static void take_out(weft__tset *ts, weft_timer *t) {
     if (t->k.t.pos != 0) {
@@ -74,7 +72,8 @@ static void fire_fn(weft__ktimer *k, weft__m *m, weft__tset *ts, int64_t now, we
     int err;
     out->start = weft__g_new(m, t->r, t->fn, t->arg, t->site, &err);
     if (out->start == NULL && err != WEFT_ESTOPPING) {
-        t->when = now + RETRY; /* still pending; its place in the heap is free, so this cannot fail */
+        t->when =
+            now + RETRY; /* still pending; its place in the heap is free, so this cannot fail */
         bool earlier;
         weft__timer_put(ts, &t->k.t, t->when, &earlier);
         return;
