@@ -259,10 +259,11 @@ struct weft__p {
 } __attribute__((aligned(WEFT__LINE)));
 
 /* ---- M ----------------------------------------------------------------------------------------- */
-enum {                       /* weft__m.owed: wakes put off to the end of the call */
-       WEFT__OWED_NEXT = 1,  /* a G was put in runnext: forgiven if this M runs it at once */
-       WEFT__OWED_WORK = 2,  /* Gs in the ring: paid before anything else runs */
-       WEFT__OWED_TIMER = 4, /* an earlier timer and nobody in the poller: paid before a G runs */
+/* weft__m.owed: wakes put off to the end of the call. */
+enum {
+    WEFT__OWED_NEXT = 1,  /* a G was put in runnext: forgiven if this M runs it at once */
+    WEFT__OWED_WORK = 2,  /* Gs in the ring: paid before anything else runs */
+    WEFT__OWED_TIMER = 4, /* an earlier timer and nobody in the poller: paid before a G runs */
 };
 /* weft__m.commit: what the far side of a switch does first. Cannot fail, allocate or sleep. */
 enum {
