@@ -380,11 +380,11 @@ enum { KEEPERS = 8 /* places */, GHOSTS = STRESS_TSAN ? 60 : 200 };
 /* A connection that dies, with its users; counted by refs, for the closer goes on at once. */
 struct dying {
     weft_conn a, b;
-    bool timed;   /* a's calls may end by its deadline */
-    bool a_first; /* a is closed before b */
-    bool written; /* b has bytes that nobody reads: its close is a reset */
-    bool stale;   /* users go on with the dead handles */
-    atomic_int inside, refs;
+    bool timed;                    /* a's calls may end by its deadline */
+    bool a_first;                  /* a is closed before b */
+    bool written;                  /* b has bytes that nobody reads: its close is a reset */
+    bool stale;                    /* users go on with the dead handles */
+    atomic_int inside, late, refs; /* late: users who have met the deadline */
 };
 
 static _Atomic int64_t dying_left;
@@ -410,19 +410,26 @@ static void haunt(struct dying *d, uint64_t *seed) {
     }
 }
 
+static void note_late(struct dying *d, bool *before) {
+    CHECK(d->timed);
+    atomic_fetch_add(&d->late, !*before);
+    *before = true;
+}
+
 static int dying_reader(void *arg) {
     struct dying *d = arg;
     uint64_t seed = chance_seed((uintptr_t)arg);
     unsigned char byte = 9;
     ssize_t n;
     atomic_fetch_add(&d->inside, 1);
+    bool late = false;
     for (bool told = false;; told = n != -ETIMEDOUT) {
         n = weft_conn_read(d->a, &byte, 1);
         if (n == -EBADF) {
             break;
         }
         if (n == -ETIMEDOUT) {
-            CHECK(d->timed);
+            note_late(d, &late);
         } else {
             /* The other end is gone. A read inside the kernel at the close of a may have seen that
                of b behind it; the next one may not. */
@@ -447,13 +454,14 @@ static int dying_writer(void *arg) {
     size_t done;
     int err;
     atomic_fetch_add(&d->inside, 1);
+    bool late = false;
     for (bool told = false;; told = err != -ETIMEDOUT) {
         done = sizeof zeros;
         err = weft_conn_write_all(d->a, zeros, sizeof zeros, &done);
         CHECK(err != 0);
         CHECK_LT(done, sizeof zeros);
         if (err == -ETIMEDOUT) {
-            CHECK(d->timed);
+            note_late(d, &late);
             weft_yield();
         } else if (err == -EBADF) {
             break;
@@ -533,6 +541,21 @@ static void start_user(struct dying *d, weft_fn fn) {
     CHECK_EQ(weft_go(fn, d), 0);
 }
 
+/* Often nothing but this ends what they wait in. Then everybody must notice, then wait again. */
+static void time_out(struct dying *d, int users, uint64_t *seed) {
+    if (chance(seed) % 2) {
+        CHECK_EQ(weft_conn_set_deadline(d->a, weft_in(WEFT_HOUR)), 0);
+    }
+    weft_time t = chance(seed) % 4 == 0 ? weft_time_at(1) : soon(seed, 100);
+    CHECK_EQ(weft_conn_set_deadline(d->a, t), 0);
+    if (chance(seed) % 2) {
+        while (atomic_load(&d->late) < users) {
+            weft_yield();
+        }
+        CHECK_EQ(weft_conn_set_deadline(d->a, WEFT_NEVER), 0);
+    }
+}
+
 static void one_death(uint64_t *seed) {
     struct dying *d = calloc(1, sizeof *d);
     pthread_t thread;
@@ -561,7 +584,7 @@ static void one_death(uint64_t *seed) {
         weft_sleep((weft_duration)(chance(seed) % 60) * WEFT_MICROSECOND);
     }
     if (d->timed) {
-        CHECK_EQ(weft_conn_set_deadline(d->a, soon(seed, 100)), 0);
+        time_out(d, 1 + writers, seed);
     }
     close_by_anybody(d->a_first ? &d->a : &d->b, chance(seed) % 16 == 0);
     close_by_anybody(d->a_first ? &d->b : &d->a, chance(seed) % 16 == 0);
