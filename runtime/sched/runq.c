@@ -123,10 +123,6 @@ static uint32_t grab(weft__p *thief, weft__p *victim) {
                 atomic_load_explicit(&victim->ring[(h + i) % WEFT__RING], memory_order_relaxed);
             atomic_store_explicit(&thief->ring[(base + i) % WEFT__RING], g, memory_order_relaxed);
         }
-#ifdef WEFT_CANARY_STEAL_TAKES_TWICE
-        atomic_store_explicit(&victim->head, h + n, memory_order_release);
-        return n;
-#endif
         if (atomic_compare_exchange_weak_explicit(&victim->head, &h, h + n, memory_order_acq_rel,
                                                   memory_order_acquire)) {
             return n;

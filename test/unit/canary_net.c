@@ -72,7 +72,8 @@ static int reads_in_halves(void *arg) {
 }
 
 /* The reader is parked before the far end writes all at once and, if it shall, closes. */
-static void one_edge(weft_listener l, const weft_addr *at, weft_fn reader, size_t bytes, bool ends) {
+static void one_edge(weft_listener l, const weft_addr *at, weft_fn reader, size_t bytes,
+                     bool ends) {
     static const char data[4096];
     struct reading r = {.ended = WEFT_WAITGROUP_INIT};
     int far = connect_raw(at);

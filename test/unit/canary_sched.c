@@ -39,7 +39,8 @@ static void submit_to_idle(int procs) {
     CHECK_EQ(weft_start(&rt, &c), 0);
     for (int i = 0; i < 20; i++) {
         weft_event done = WEFT_EVENT_INIT;
-        BUSY_UNTIL(atomic_load(&rt->npidle) == (uint32_t)procs && atomic_load(&rt->nmspinning) == 0);
+        BUSY_UNTIL(atomic_load(&rt->npidle) == (uint32_t)procs &&
+                   atomic_load(&rt->nmspinning) == 0);
         CHECK_EQ(weft_submit(rt, set_event, &done), 0);
         CHECK_EQ(weft_event_wait_until(&done, patience()), 0);
     }
@@ -200,7 +201,9 @@ static int pair_and_yielder(void *arg) {
     return 0;
 }
 
-TEST_IN(canary_sched, a_pair_that_talks_leaves_the_ring_its_turn, 5) { run_on(1, pair_and_yielder); }
+TEST_IN(canary_sched, a_pair_that_talks_leaves_the_ring_its_turn, 5) {
+    run_on(1, pair_and_yielder);
+}
 
 /* ---- time ---- */
 
