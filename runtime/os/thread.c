@@ -2,44 +2,24 @@
 #include "os/os.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-struct starter {
-    void *(*fn)(void *);
-    void *arg;
-    char name[16];
-};
-
-static void *thread_body(void *p) {
-    struct starter s = *(struct starter *)p;
-    weft__mem_free(p, sizeof s);
-    prctl(PR_SET_NAME, s.name, 0, 0, 0);
-    return s.fn(s.arg);
-}
-
+/* It bears its name before this returns: named by its maker, not by itself at some later time. */
 int weft__thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg) {
-    struct starter *s = weft__mem_alloc(sizeof *s);
-    if (s == NULL) {
-        return -ENOMEM;
-    }
-    s->fn = fn;
-    s->arg = arg;
-    size_t n = 0;
-    for (; name[n] != '\0' && n < sizeof s->name - 1; n++) {
-        s->name[n] = name[n];
-    }
-    s->name[n] = '\0';
+    char short_name[16]; /* what the system takes */
+    snprintf(short_name, sizeof short_name, "%s", name);
     pthread_attr_t attr;
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, 256 * 1024);
-    int err = pthread_create(out, &attr, thread_body, s);
+    int err = pthread_create(out, &attr, fn, arg);
     pthread_attr_destroy(&attr);
-    if (err != 0) {
-        weft__mem_free(s, sizeof *s);
+    if (err == 0) {
+        pthread_setname_np(*out, short_name);
     }
     return -err;
 }
