@@ -524,10 +524,7 @@ static int daisy_chain(void *links) {
 }
 
 TEST_IN(conform, conform_114, 60) {
-    int links = 10000;
-#if defined(__SANITIZE_THREAD__)
-    links = 5000; /* TSan allows 8128 green threads */
-#endif
+    int links = UNDER_TSAN ? 5000 : 10000;
     run_at(2, daisy_chain, &links);
 }
 

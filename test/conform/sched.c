@@ -456,7 +456,9 @@ static int threads_named(const char *name) {
 
 static int start_at_many(void *arg) {
     CHECK_EQ(weft_procs(NULL), 1024);
-    CHECK_GE(threads_named("weft\n"), 1);
+    while (threads_named("weft\n") == 0) { /* one gives itself its name once it runs */
+        weft_yield();
+    }
     return try_and_yield(arg);
 }
 

@@ -230,13 +230,9 @@ static int start_many(void *arg) {
 }
 
 static void skip_where_it_cannot_be(void) {
-#if defined(__SANITIZE_THREAD__)
-    test_skip("TSan allows 8128 green threads");
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-    test_skip("TSan allows 8128 green threads");
-#endif
-#endif
+    if (UNDER_TSAN) {
+        test_skip("TSan allows 8128 green threads");
+    }
 }
 
 TEST_IN(field, C46, 120) {
