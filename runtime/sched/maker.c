@@ -52,9 +52,14 @@ void weft__m_end(weft__m *m) {
 void weft__m_gone(weft__r *r) {
     weft__lock_take(&r->lock);
     r->nm--;
-    bool dead = weft__checkdead(r);
+    weft__verdict v;
+    while ((v = weft__checkdead(r)) == WEFT__UNSURE) {
+        weft__lock_drop(&r->lock);
+        weft__thread_nap(WEFT_MILLISECOND);
+        weft__lock_take(&r->lock);
+    }
     weft__lock_drop(&r->lock);
-    if (dead) {
+    if (v == WEFT__DEAD) {
         weft__stuck_report(r);
     }
 }

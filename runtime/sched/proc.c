@@ -27,6 +27,7 @@
 static const int64_t POLL_EVERY =
     50 * WEFT_MICROSECOND; /* a busy P looks at the poller this often */
 enum { NAP_MISSES = 4, LOOKS_A_CLOCK = 16 };
+static const int64_t LOOK_AGAIN = WEFT_MILLISECOND; /* when it cannot be told whether all is over */
 static const int64_t NAP_FIRST = 20 * WEFT_MICROSECOND, NAP_LONGEST = 160 * WEFT_MICROSECOND;
 
 /* Who calls an M out marks it first, then wakes it if it is parked (both under the lock) or else breaks
@@ -642,9 +643,14 @@ static void stopm(weft__m *m) {
     m->idle_link = r->midle;
     r->midle = m;
     r->nmidle++;
-    bool dead = weft__checkdead(r);
+    weft__verdict v = weft__checkdead(r);
     weft__lock_drop(&r->lock);
-    if (dead) {
+    while (v == WEFT__UNSURE && !weft__note_sleep_until(&m->note, weft__clock_now() + LOOK_AGAIN)) {
+        weft__lock_take(&r->lock);
+        v = weft__checkdead(r); /* alive, too, once this M has been called for */
+        weft__lock_drop(&r->lock);
+    }
+    if (v == WEFT__DEAD) {
         weft__stuck_report(r);
     }
     weft__note_sleep(&m->note);

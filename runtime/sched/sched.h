@@ -536,8 +536,9 @@ void weft__ms_stop(weft__r *r); /* tells all Ms to leave, joins their threads bu
 void weft__main_ends(weft__r *r, int result, bool by_exit);
 void weft__main_out(weft__r *r);
 bool weft__no_g_left(weft__r *r);
-bool weft__checkdead(
-    weft__r *r); /* lock held, an M goes idle; true: the program is dead: report it */
+typedef enum weft__verdict { WEFT__ALIVE, WEFT__DEAD, WEFT__UNSURE } weft__verdict;
+/* Lock held, an M goes idle. Dead: report it. Unsure: somebody is just inside, look again soon. */
+weft__verdict weft__checkdead(weft__r *r);
 void weft__stuck_report(weft__r *r);
 bool weft__cancel_claim(weft__g *g);
 void weft__log(weft__r *r, int level, const char *fmt, ...) WEFT_PRINTF(3, 4);

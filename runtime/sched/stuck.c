@@ -4,6 +4,9 @@
  * ordered, or that somebody is about to wake, counts as running (nm is raised, nmidle lowered, under
  * the lock that also guards the idle lists). The thread of weft_run is no M any more once main has
  * ended: by return, the rest is about to be cancelled; by weft_exit, the rest can be dead.
+ *
+ * A thread that is inside from outside (users) may be about to bring something, and will be out in a
+ * moment without looking back: whoever cannot tell because of it looks again a little later.
  */
 #include "sched/sched.h"
 
@@ -18,8 +21,8 @@ bool weft__no_g_left(weft__r *r) {
 }
 
 static bool something_may_come(weft__r *r) {
-    if (r->globq.len > 0 || atomic_load(&r->inject) != NULL || atomic_load(&r->users) != 0 ||
-        atomic_load(&r->poll_waiters) > 0 || weft__tset_min(r->tset) != INT64_MAX) {
+    if (r->globq.len > 0 || atomic_load(&r->inject) != NULL || atomic_load(&r->poll_waiters) > 0 ||
+        weft__tset_min(r->tset) != INT64_MAX) {
         return true;
     }
     for (int i = 0; i < r->nprocs; i++) {
@@ -32,25 +35,37 @@ static bool something_may_come(weft__r *r) {
     return false;
 }
 
-bool weft__checkdead(weft__r *r) {
+weft__verdict weft__checkdead(weft__r *r) {
     uint32_t busy = r->nm - r->nmidle;
     bool poller = busy == 1 && atomic_load(&r->polling) != 0;
     if ((busy != 0 && !poller) || r->make_list != NULL) {
-        return false;
+        return WEFT__ALIVE;
     }
     if (atomic_load(&r->leave_main) != 0 && !r->main_exited) {
-        return false;
+        return WEFT__ALIVE;
     }
     if ((r->cfg.flags & WEFT_STUCK_IGNORE) != 0 || r->dead || atomic_load(&r->stopping) != 0 ||
-        r->make_stop || something_may_come(r) || weft__no_g_left(r)) {
-        return false;
+        r->make_stop) {
+        return WEFT__ALIVE;
+    }
+    /* In this order: a G that counts has been injected once its submitter is no user any more, and
+       nobody takes it from there while no M runs. */
+    if (weft__no_g_left(r)) {
+        return WEFT__ALIVE;
+    }
+    bool users = atomic_load(&r->users) != 0;
+    if (something_may_come(r)) {
+        return WEFT__ALIVE;
+    }
+    if (users) {
+        return WEFT__UNSURE;
     }
     if (poller) { /* it sleeps for what is no more: it shall come back and be the last */
         weft__poller_break(r->poller);
-        return false;
+        return WEFT__ALIVE;
     }
     atomic_store(&r->dead, true);
-    return true;
+    return WEFT__DEAD;
 }
 
 void weft__stuck_report(weft__r *r) {

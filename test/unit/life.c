@@ -655,6 +655,35 @@ TEST(life, stuck_is_reported) {
     }
 }
 
+/* A submitter that is slow to leave is no reason to miss it: here he stays till all threads sleep. */
+static void *stay_inside(void *arg) {
+    weft_runtime *rt = arg;
+    for (bool asleep = false; !asleep; nap()) {
+        weft__lock_take(&rt->lock);
+        asleep = rt->nm == rt->nmidle && rt->make_list == NULL;
+        weft__lock_drop(&rt->lock);
+    }
+    atomic_fetch_sub(&rt->users, 1);
+    return NULL;
+}
+
+static int stuck_with_somebody_inside(void *arg) {
+    weft_runtime *rt = weft_current();
+    pthread_t *t = arg;
+    atomic_fetch_add(&rt->users, 1); /* as a submit does */
+    CHECK_EQ(pthread_create(t, NULL, stay_inside, rt), 0);
+    return recv_from_nobody(NULL);
+}
+
+TEST(life, stuck_is_seen_once_a_submitter_has_left) {
+    for (int procs = 1; procs <= 4; procs *= 2) {
+        pthread_t t;
+        weft_config c = plain_config(procs);
+        CHECK_EQ(weft_run(stuck_with_somebody_inside, &t, &c, NULL), -EDEADLK);
+        pthread_join(t, NULL);
+    }
+}
+
 static void be_fatally_stuck(void *arg) {
     weft_config c = plain_config(2);
     c.flags |= WEFT_STUCK_FATAL;
