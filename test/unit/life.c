@@ -567,7 +567,7 @@ static int sleep_for_ever(void *arg) {
 
 /* What the stuck hold stays with them; a leak checker shall find it. */
 static void keep(void *object) {
-    static void *kept[64];
+    static void *kept[64] __attribute__((used));
     static int n;
     CHECK_LT(n, 64);
     kept[n++] = object;
