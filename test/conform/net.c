@@ -197,7 +197,8 @@ static int read_deadlines(void *arg) {
     connect_pair(&a, &b);
     CHECK_EQ(weft_conn_write(b, "ready", 5), 5);
     CHECK_EQ(weft_conn_set_read_deadline(a, weft_in(-5 * SEC)), 0);
-    for (int i = 0; i < 3; i++) { /* though there is something to read, and as long as it is not moved */
+    for (int i = 0; i < 3;
+         i++) { /* though there is something to read, and as long as it is not moved */
         CHECK_EQ(weft_conn_read(a, buf, sizeof buf), -ETIMEDOUT);
     }
     CHECK_EQ(weft_conn_set_read_deadline(a, WEFT_NEVER), 0);
@@ -288,16 +289,17 @@ static int fluctuation(void *arg) {
     while (d < 4 * SEC && !within(read_for(a, d), d + d / 10)) {
         d += d / 4;
     }
-    test_clock(d < 4 * SEC, "a deadline of %.2f ms is met within a tenth, bound 4 s", (double)d / MS);
+    test_clock(d < 4 * SEC, "a deadline of %.2f ms is met within a tenth, bound 4 s",
+               (double)d / MS);
     close_pair(a, b);
     return 0;
 }
 
 TEST(conform, conform_161) { run_at(2, fluctuation, NULL); }
 
-static const int64_t various[] = {1,        2,        5,        50,       100,      200,     500,
-                                  750,      1 * US,   5 * US,   25 * US,  250 * US, 500 * US, 1 * MS,
-                                  5 * MS,   100 * MS, 250 * MS, 500 * MS, 1 * SEC};
+static const int64_t various[] = {1,      2,        5,        50,       100,      200,      500,
+                                  750,    1 * US,   5 * US,   25 * US,  250 * US, 500 * US, 1 * MS,
+                                  5 * MS, 100 * MS, 250 * MS, 500 * MS, 1 * SEC};
 
 static int on_a_silent_conn(void *arg) {
     weft_conn a, b;

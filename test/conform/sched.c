@@ -322,7 +322,8 @@ static int hogs(void *arg) {
     double heavy_cpu = (double)heavy.hops * heavy.work, light_cpu = (double)light.hops * light.work;
     printf("59: heavy %ld hops, light %ld: %.0f to 1\n", heavy.hops, light.hops,
            heavy_cpu / light_cpu);
-    CHECK_GE(2 * light.hops, heavy.hops); /* turns are shared; CPU time cannot be without preemption */
+    CHECK_GE(2 * light.hops,
+             heavy.hops); /* turns are shared; CPU time cannot be without preemption */
     return 0;
 }
 
@@ -382,7 +383,8 @@ TEST(conform, conform_070) {
         int64_t start = now();
         CHECK_EQ(pthread_create(&thread, NULL, poll_long, p), 0);
         if (i % 2) {
-            thread_sleep(2 * MS); /* it sleeps by now, most likely; without, it may not even have begun */
+            thread_sleep(
+                2 * MS); /* it sleeps by now, most likely; without, it may not even have begun */
         }
         weft__poller_break(p);
         weft__poller_break(p);
@@ -624,7 +626,8 @@ TEST_IN(conform, conform_090, 60) {
     for (int i = 0; i < 100 || atomic_load(&storm) < 100; i++) {
         int64_t start = now();
         weft_time until = weft_in(3 * MS);
-        CHECK_EQ(i % 2 ? weft_event_wait_until(&never, until) : weft_chan_recv_until(c, NULL, until),
+        CHECK_EQ(i % 2 ? weft_event_wait_until(&never, until)
+                       : weft_chan_recv_until(c, NULL, until),
                  -ETIMEDOUT);
         CHECK_GE(now() - start, 3 * MS);
     }

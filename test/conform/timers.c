@@ -431,8 +431,8 @@ static int million_timers(void *arg) {
     for (size_t i = 0; i < WEFT_COUNT(forms); i++) {
         int64_t start = now();
         forms[i].form();
-        test_clock(within(now() - start, 2 * SEC), "%d, %s: %.0f ms, bound 2000",
-                   MILLION, forms[i].name, (double)(now() - start) / MS);
+        test_clock(within(now() - start, 2 * SEC), "%d, %s: %.0f ms, bound 2000", MILLION,
+                   forms[i].name, (double)(now() - start) / MS);
     }
     return 0;
 }

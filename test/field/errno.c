@@ -122,9 +122,10 @@ static int read_with_junk(void *arg) {
     conduct();
     weft_waitgroup_wait(&e.all);
     CHECK_GE(atomic_load(&e.reads), READERS * ROUNDS);
-    printf("C64: %ld reads, %llu migrations, %ld of them in a read; another's errno seen %ld times\n",
-           atomic_load(&e.reads), (unsigned long long)migrations(), atomic_load(&e.moved_in_read),
-           atomic_load(&e.junk_seen));
+    printf(
+        "C64: %ld reads, %llu migrations, %ld of them in a read; another's errno seen %ld times\n",
+        atomic_load(&e.reads), (unsigned long long)migrations(), atomic_load(&e.moved_in_read),
+        atomic_load(&e.junk_seen));
     CHECK_GE(migrations(), MIGRATIONS);
     return 0;
 }

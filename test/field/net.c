@@ -104,8 +104,8 @@ static int close_under_a_duplicate(void *arg) {
     close(old[1]);
     close(fresh[1]);
     int64_t took = ghost.returned_at - closed;
-    test_clock(within(took, 20 * MS), "the parked read returned %.1f us after the close, bound 20 ms",
-               (double)took / US);
+    test_clock(within(took, 20 * MS),
+               "the parked read returned %.1f us after the close, bound 20 ms", (double)took / US);
     return 0;
 }
 

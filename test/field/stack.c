@@ -163,7 +163,7 @@ static struct {
     weft_waitgroup live;
     atomic_int ended;
     int started;
-    int refused;     /* what weft_go said, 0 if nothing */
+    int refused;      /* what weft_go said, 0 if nothing */
     bool stacks_kept; /* each stack has mappings of its own, which go with the runtime */
 } many;
 
