@@ -1,5 +1,5 @@
-/* conform/chan.c: channels, without select. A test is named by the line of the list that it comes from
-   (README.md). */
+/* conform/chan.c: channels, without select. A test is named by the line of the list that it comes
+   from (README.md). */
 #include "field/field.h"
 
 #include <errno.h>
@@ -56,7 +56,7 @@ static void finish(struct call *k, int result, int value) {
     CHECK_EQ(k->value, value);
 }
 
-/* ---- 94, 95: empty and full ------------------------------------------------------------------------- */
+/* ---- 94, 95: empty and full ------------------------------------------------------------------ */
 
 static int receive_from_empty(void *arg) {
     (void)arg;
@@ -104,7 +104,7 @@ static int send_to_full(void *arg) {
 TEST(conform, conform_094) { run_at(2, receive_from_empty, NULL); }
 TEST(conform, conform_095) { run_at(2, send_to_full, NULL); }
 
-/* ---- 96, 97: closed ------------------------------------------------------------------------------------ */
+/* ---- 96, 97: closed -------------------------------------------------------------------------- */
 
 static int receive_from_closed(void *arg) {
     (void)arg;
@@ -146,7 +146,7 @@ static int close_wakes_receiver(void *arg) {
 TEST(conform, conform_096) { run_at(2, receive_from_closed, NULL); }
 TEST(conform, conform_097) { run_at(2, close_wakes_receiver, NULL); }
 
-/* ---- 98: first in, first out ------------------------------------------------------------------------- */
+/* ---- 98: first in, first out ----------------------------------------------------------------- */
 
 static int send_hundred(void *arg) {
     for (int i = 0; i < 100; i++) {
@@ -173,7 +173,7 @@ static int hundred_in_order(void *arg) {
 
 TEST(conform, conform_098) { run_at(2, hundred_in_order, NULL); }
 
-/* ---- 99: four senders, four receivers ------------------------------------------------------------------ */
+/* ---- 99: four senders, four receivers -------------------------------------------------------- */
 
 enum { PARTIES = 4, EACH = 1000 };
 
@@ -220,7 +220,7 @@ static int crowd_meets(void *arg) {
 
 TEST(conform, conform_099) { run_at(4, crowd_meets, NULL); }
 
-/* ---- 100: len and cap ------------------------------------------------------------------------------------ */
+/* ---- 100: len and cap ------------------------------------------------------------------------ */
 
 static int lengths(void *arg) {
     (void)arg;
@@ -246,7 +246,7 @@ static int lengths(void *arg) {
 
 TEST(conform, conform_100) { run_at(1, lengths, NULL); }
 
-/* ---- 101: a value, then closed: always ready -------------------------------------------------------------- */
+/* ---- 101: a value, then closed: always ready ------------------------------------------------- */
 
 static int close_now(void *chan) {
     CHECK_EQ(weft_chan_close(chan), 0);
@@ -272,7 +272,7 @@ static int always_ready(void *arg) {
 
 TEST(conform, conform_101) { run_at(2, always_ready, NULL); }
 
-/* ---- 106, 110, 115: elements of every size, whole ----------------------------------------------------------- */
+/* ---- 106, 110, 115: elements of every size, whole -------------------------------------------- */
 
 static const size_t sizes[] = {0, 1, 2, 3, 4, 7, 8, 9, 16, 24, 48, 65535};
 
@@ -381,7 +381,7 @@ static int try_in_every_state(void *arg) {
 
 TEST(conform, conform_115) { run_at(2, try_in_every_state, NULL); }
 
-/* ---- 108: many consumers, then the end ------------------------------------------------------------------------ */
+/* ---- 108: many consumers, then the end ------------------------------------------------------- */
 
 enum { CONSUMERS = 23, ITEMS = 271828 };
 
@@ -439,7 +439,7 @@ static int count_and_sum(void *arg) {
 
 TEST_IN(conform, conform_108, 60) { run_at(4, count_and_sum, NULL); }
 
-/* ---- 111: elements of several words are never torn ---------------------------------------------------------- */
+/* ---- 111: elements of several words are never torn ------------------------------------------- */
 
 enum { REQUESTERS = 100, REQUESTS = 2000, WORDS = 6 };
 
@@ -488,7 +488,7 @@ static int nothing_torn(void *arg) {
 
 TEST_IN(conform, conform_111a, 60) { run_at(4, nothing_torn, NULL); }
 
-/* ---- 113, 114: chains ---------------------------------------------------------------------------------------- */
+/* ---- 113, 114: chains ------------------------------------------------------------------------ */
 
 struct link {
     weft_chan *in, *out;
@@ -576,7 +576,7 @@ static int fifo(void *arg) {
 
 TEST(conform, conform_113) { run_at(2, fifo, NULL); }
 
-/* ---- 118, 122, 124: NULL, closed, impossible -------------------------------------------------------------------- */
+/* ---- 118, 122, 124: NULL, closed, impossible ------------------------------------------------- */
 
 static int null_and_closed(void *arg) {
     (void)arg;
@@ -643,7 +643,7 @@ static int close_misuse(void *arg) {
 
 TEST(conform, conform_124) { run_at(1, close_misuse, NULL); }
 
-/* ---- 119, 123: leaving a queue from any place --------------------------------------------------------------------- */
+/* ---- 119, 123: leaving a queue from any place ------------------------------------------------ */
 
 enum { QUEUE = 2000 };
 
@@ -667,8 +667,8 @@ static int wait_until_body(void *arg) {
     return 0;
 }
 
-/* Two of three leave, at the head, in the middle and at the tail; those who stay are served in the order
-   that they came in, and who comes later stands behind them. */
+/* Two of three leave, at the head, in the middle and at the tail; those who stay are served in the
+   order that they came in, and who comes later stands behind them. */
 static int leave_from_anywhere(void *arg) {
     (void)arg;
     static struct timed t[QUEUE + 1];
@@ -716,8 +716,8 @@ static int wait_in_line(void *arg) {
     return 0;
 }
 
-/* So many waiters leave, all from the head or all over: the time for each must not grow with how many
-   stand before it. Ten times as many may take forty times as long, were it linear a hundred. */
+/* So many waiters leave, all from the head or all over: the time for each must not grow with how
+   many stand before it. Ten times as many may take forty times as long; linear were a hundred. */
 static int64_t leave_line_of(int waiters) {
     weft_waitgroup wg = WEFT_WAITGROUP_INIT;
     in_line.c = new_ints(0);
@@ -743,7 +743,7 @@ static int leave_lines(void *arg) {
 
 TEST(conform, conform_123) { run_at(1, leave_lines, NULL); }
 
-/* ---- 121: prime sieves --------------------------------------------------------------------------------------------- */
+/* ---- 121: prime sieves ----------------------------------------------------------------------- */
 
 enum { PRIMES = 300 };
 

@@ -1,5 +1,5 @@
-/* conform/net.c: sockets and their deadlines. A test is named by the line of the list that it comes from
-   (README.md). */
+/* conform/net.c: sockets and their deadlines. A test is named by the line of the list that it
+   comes from (README.md). */
 #include "field/field.h"
 
 #include <errno.h>
@@ -88,7 +88,7 @@ static void check_still_waits(struct call *k, int64_t ns) {
     CHECK_EQ(weft_event_wait_until(&k->returned, weft_in(ns)), -ETIMEDOUT);
 }
 
-/* ---- 155: dialling with a deadline ------------------------------------------------------------------- */
+/* ---- 155: dialling with a deadline ----------------------------------------------------------- */
 
 /* A listener whose queue is full: the kernel answers nobody. */
 struct deaf {
@@ -145,7 +145,7 @@ static int dial_with_deadlines(void *arg) {
 
 TEST(conform, conform_155) { run_at(2, dial_with_deadlines, NULL); }
 
-/* ---- 156, 167: accept ----------------------------------------------------------------------------------- */
+/* ---- 156, 167: accept ------------------------------------------------------------------------ */
 
 static int accept_with_deadlines(void *arg) {
     (void)arg;
@@ -188,7 +188,7 @@ static int close_unblocks(void *arg) {
 
 TEST(conform, conform_167a) { run_at(2, close_unblocks, NULL); }
 
-/* ---- 158: reading with a deadline ------------------------------------------------------------------------ */
+/* ---- 158: reading with a deadline ------------------------------------------------------------ */
 
 static int read_deadlines(void *arg) {
     (void)arg;
@@ -197,7 +197,8 @@ static int read_deadlines(void *arg) {
     connect_pair(&a, &b);
     CHECK_EQ(weft_conn_write(b, "ready", 5), 5);
     CHECK_EQ(weft_conn_set_read_deadline(a, weft_in(-5 * SEC)), 0);
-    for (int i = 0; i < 3; i++) { /* though there is something to read, and as long as it is not moved */
+    for (int i = 0; i < 3;
+         i++) { /* though there is something to read, and as long as it is not moved */
         CHECK_EQ(weft_conn_read(a, buf, sizeof buf), -ETIMEDOUT);
     }
     CHECK_EQ(weft_conn_set_read_deadline(a, WEFT_NEVER), 0);
@@ -220,7 +221,7 @@ static int read_deadlines(void *arg) {
 
 TEST(conform, conform_158) { run_at(2, read_deadlines, NULL); }
 
-/* ---- 159, 160: cleared deadlines; writing with one --------------------------------------------------------- */
+/* ---- 159, 160: cleared deadlines; writing with one ------------------------------------------- */
 
 static int read_after_clearing(void *arg) {
     (void)arg;
@@ -267,7 +268,7 @@ static int write_deadlines(void *arg) {
 
 TEST(conform, conform_160) { run_at(2, write_deadlines, NULL); }
 
-/* ---- 161, 162: deadlines of every length -------------------------------------------------------------------- */
+/* ---- 161, 162: deadlines of every length ----------------------------------------------------- */
 
 static int64_t read_for(weft_conn c, int64_t d) {
     char byte;
@@ -288,16 +289,17 @@ static int fluctuation(void *arg) {
     while (d < 4 * SEC && !within(read_for(a, d), d + d / 10)) {
         d += d / 4;
     }
-    test_clock(d < 4 * SEC, "a deadline of %.2f ms is met within a tenth, bound 4 s", (double)d / MS);
+    test_clock(d < 4 * SEC, "a deadline of %.2f ms is met within a tenth, bound 4 s",
+               (double)d / MS);
     close_pair(a, b);
     return 0;
 }
 
 TEST(conform, conform_161) { run_at(2, fluctuation, NULL); }
 
-static const int64_t various[] = {1,        2,        5,        50,       100,      200,     500,
-                                  750,      1 * US,   5 * US,   25 * US,  250 * US, 500 * US, 1 * MS,
-                                  5 * MS,   100 * MS, 250 * MS, 500 * MS, 1 * SEC};
+static const int64_t various[] = {1,      2,        5,        50,       100,      200,      500,
+                                  750,    1 * US,   5 * US,   25 * US,  250 * US, 500 * US, 1 * MS,
+                                  5 * MS, 100 * MS, 250 * MS, 500 * MS, 1 * SEC};
 
 static int on_a_silent_conn(void *arg) {
     weft_conn a, b;
@@ -326,7 +328,7 @@ TEST(conform, conform_162) {
     run_at(4, various_deadlines, NULL);
 }
 
-/* ---- 163, 164, 165, 189: deadlines set all the time ------------------------------------------------------------ */
+/* ---- 163, 164, 165, 189: deadlines set all the time ------------------------------------------ */
 
 static int echo_all(void *arg) {
     weft_conn c = *(weft_conn *)arg;
@@ -454,7 +456,8 @@ static int steadily_earlier(void *arg) {
 
 TEST(conform, conform_165) { run_at(4, steadily_earlier, NULL); }
 
-/* A short deadline, and before or just after it fires a long one: the short one ends no read of later. */
+/* A short deadline, and before or just after it fires a long one: the short one ends no read of
+   later. */
 static int stale_deadlines(void *arg) {
     (void)arg;
     weft_conn a, b;
@@ -481,7 +484,7 @@ TEST(conform, conform_189) {
     run_at(4, stale_deadlines, NULL);
 }
 
-/* ---- 166, 168, 170: ends and nothings ---------------------------------------------------------------------------- */
+/* ---- 166, 168, 170: ends and nothings -------------------------------------------------------- */
 
 static int past_unblocks(void *arg) {
     (void)arg;
@@ -540,7 +543,7 @@ TEST(conform, conform_166) { run_at(2, past_unblocks, NULL); }
 TEST(conform, conform_168a) { run_at(2, half_close, NULL); }
 TEST(conform, conform_170a) { run_at(2, zero_bytes, NULL); }
 
-/* ---- 174, 177: ports ------------------------------------------------------------------------------------------------ */
+/* ---- 174, 177: ports ------------------------------------------------------------------------- */
 
 static int closed_port(void *arg) {
     (void)arg;
@@ -575,7 +578,7 @@ static int listen_again(void *arg) {
 TEST(conform, conform_174) { run_at(2, closed_port, NULL); }
 TEST(conform, conform_177) { run_at(2, listen_again, NULL); }
 
-/* ---- 175: many who accept, many who dial ------------------------------------------------------------------------------ */
+/* ---- 175: many who accept, many who dial ----------------------------------------------------- */
 
 enum { ACCEPTORS = 5, DIALLERS = 20, DIALS = 10, MESSAGES = 20 };
 
@@ -651,7 +654,7 @@ TEST_IN(conform, conform_175, 60) {
     run_at(4, busy_office, NULL);
 }
 
-/* ---- 182, 184: pipes --------------------------------------------------------------------------------------------------- */
+/* ---- 182, 184: pipes ------------------------------------------------------------------------- */
 
 static void pipe_conns(weft_conn *reader, weft_conn *writer) {
     int ends[2];

@@ -1,4 +1,5 @@
-/* conform/sched.c: the scheduler. A test is named by the line of the list that it comes from (README.md). */
+/* conform/sched.c: the scheduler. A test is named by the line of the list that it comes from
+   (README.md). */
 #include "field/field.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@ static weft_stats stats(void) {
     return s;
 }
 
-/* ---- 48: a loop of tries and yields lets others run -------------------------------------------------- */
+/* ---- 48: a loop of tries and yields lets others run ------------------------------------------ */
 
 static int send_one(void *chan) { return weft_chan_send(chan, &(int){1}); }
 
@@ -44,7 +45,7 @@ TEST(conform, conform_048a) {
     run_at(2, try_and_yield, NULL);
 }
 
-/* ---- 50, 51: as many as there are Ps run side by side -------------------------------------------------- */
+/* ---- 50, 51: as many as there are Ps run side by side ---------------------------------------- */
 
 static atomic_uint turn;
 static weft_event all_turns;
@@ -135,7 +136,7 @@ TEST_IN(conform, conform_051, 60) {
     run_at(4, parallel_nested, NULL);
 }
 
-/* ---- 53, 54: talk, with and without system calls, does not hold up a timer ------------------------------- */
+/* ---- 53, 54: talk, with and without system calls, does not hold up a timer ------------------- */
 
 static struct {
     weft_chan *c;
@@ -191,7 +192,7 @@ TEST(conform, conform_054) {
     run_at(2, timer_beside_talk, "calls");
 }
 
-/* ---- 58, 77, 78: how many there are, and who is first ------------------------------------------------------ */
+/* ---- 58, 77, 78: how many there are, and who is first ---------------------------------------- */
 
 static uint64_t live(void) {
     weft_stats s = stats();
@@ -260,7 +261,7 @@ TEST(conform, conform_077) {
     run_at(4, first_has_number_one, NULL);
 }
 
-/* ---- 59: a heavy pair and a light pair -------------------------------------------------------------------- */
+/* ---- 59: a heavy pair and a light pair ------------------------------------------------------- */
 
 static struct hog {
     weft_chan *to, *fro;
@@ -322,13 +323,14 @@ static int hogs(void *arg) {
     double heavy_cpu = (double)heavy.hops * heavy.work, light_cpu = (double)light.hops * light.work;
     printf("59: heavy %ld hops, light %ld: %.0f to 1\n", heavy.hops, light.hops,
            heavy_cpu / light_cpu);
-    CHECK_GE(2 * light.hops, heavy.hops); /* turns are shared; CPU time cannot be without preemption */
+    CHECK_GE(2 * light.hops,
+             heavy.hops); /* turns are shared; CPU time cannot be without preemption */
     return 0;
 }
 
 TEST_IN(conform, conform_059a, 60) { run_at(1, hogs, NULL); }
 
-/* ---- 69: who I am does not change with the thread ------------------------------------------------------------ */
+/* ---- 69: who I am does not change with the thread -------------------------------------------- */
 
 static atomic_long moves;
 
@@ -364,7 +366,7 @@ static int ask_all(void *arg) {
 
 TEST_IN(conform, conform_069, 60) { run_at(4, ask_all, NULL); }
 
-/* ---- 70, 82: the poller ---------------------------------------------------------------------------------------- */
+/* ---- 70, 82: the poller ---------------------------------------------------------------------- */
 
 /* A plain thread sleeps in a poller of its own for ten seconds; two breaks end it. */
 static void *poll_long(void *arg) {
@@ -382,7 +384,8 @@ TEST(conform, conform_070) {
         int64_t start = now();
         CHECK_EQ(pthread_create(&thread, NULL, poll_long, p), 0);
         if (i % 2) {
-            thread_sleep(2 * MS); /* it sleeps by now, most likely; without, it may not even have begun */
+            thread_sleep(
+                2 * MS); /* it sleeps by now, most likely; without, it may not even have begun */
         }
         weft__poller_break(p);
         weft__poller_break(p);
@@ -434,7 +437,7 @@ static int count_poll_waiters(void *arg) {
 
 TEST(conform, conform_082) { run_at(2, count_poll_waiters, NULL); }
 
-/* ---- 71: many Ps -------------------------------------------------------------------------------------------------- */
+/* ---- 71: many Ps ----------------------------------------------------------------------------- */
 
 /* Threads of the runtime bear its name. */
 static int threads_named(const char *name) {
@@ -467,7 +470,7 @@ TEST_IN(conform, conform_071, 60) {
     CHECK_EQ(threads_named("weft\n"), 0);
 }
 
-/* ---- 75: the first one leaves, the others go on ---------------------------------------------------------------- */
+/* ---- 75: the first one leaves, the others go on ---------------------------------------------- */
 
 static atomic_int left_behind;
 
@@ -497,7 +500,7 @@ TEST(conform, conform_075a) {
     }
 }
 
-/* ---- 86: plain threads come and go ---------------------------------------------------------------------------------- */
+/* ---- 86: plain threads come and go ----------------------------------------------------------- */
 
 enum { CALLERS = 8, GENERATIONS = 20, CALLS = 50 };
 
@@ -546,7 +549,7 @@ TEST_IN(conform, conform_086a, 60) {
     weft_chan_unref(answers);
 }
 
-/* ---- 87, 90: a storm of signals ---------------------------------------------------------------------------------------- */
+/* ---- 87, 90: a storm of signals -------------------------------------------------------------- */
 
 static atomic_long storm;
 
@@ -624,7 +627,8 @@ TEST_IN(conform, conform_090, 60) {
     for (int i = 0; i < 100 || atomic_load(&storm) < 100; i++) {
         int64_t start = now();
         weft_time until = weft_in(3 * MS);
-        CHECK_EQ(i % 2 ? weft_event_wait_until(&never, until) : weft_chan_recv_until(c, NULL, until),
+        CHECK_EQ(i % 2 ? weft_event_wait_until(&never, until)
+                       : weft_chan_recv_until(c, NULL, until),
                  -ETIMEDOUT);
         CHECK_GE(now() - start, 3 * MS);
     }

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-/* ---- 128: a mutex hammered, with tries between ---------------------------------------------------------- */
+/* ---- 128: a mutex hammered, with tries between ----------------------------------------------- */
 
 enum { HAMMERS = 10, BLOWS = 1000, ROUNDS = 20 };
 
@@ -69,7 +69,7 @@ TEST_IN(conform, conform_128, 60) {
     run_at(4, hammer_hard, NULL);
 }
 
-/* ---- 130: who holds the lock long cannot starve who wants it seldom --------------------------------------- */
+/* ---- 130: who holds the lock long cannot starve who wants it seldom -------------------------- */
 
 static struct {
     weft_mutex m;
@@ -112,7 +112,7 @@ static int want_seldom(void *arg) {
 
 TEST_IN(conform, conform_130, 60) { run_at(2, want_seldom, NULL); }
 
-/* ---- 133: waitgroups ------------------------------------------------------------------------------------------ */
+/* ---- 133: waitgroups ------------------------------------------------------------------------- */
 
 enum { GROUP = 16 };
 
@@ -150,8 +150,8 @@ static int many_rounds(void *arg) {
     return 0;
 }
 
-/* A waitgroup on the waiter's stack, gone the moment wait returns: a `done` that touched it afterwards
-   would write into the next one. */
+/* A waitgroup on the waiter's stack, gone the moment wait returns: a `done` that touched it
+   afterwards would write into the next one. */
 static int count_up(void *counter) {
     atomic_fetch_add((atomic_int *)counter, 1);
     return 0;

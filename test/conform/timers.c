@@ -1,5 +1,6 @@
-/* conform/timers.c: sleep and one-shot timers. A test is named by the line of the list that it comes from
-   (README.md); what a line says of time passed is a clock part, "never early" and results are not. */
+/* conform/timers.c: sleep and one-shot timers. A test is named by the line of the list that it
+   comes from (README.md); what a line says of time passed is a clock part, "never early" and
+   results are not. */
 #include "field/field.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@ static int set_flag(void *flag) {
     return 0;
 }
 
-/* ---- 1: a signal does not shorten a sleep -------------------------------------------------------- */
+/* ---- 1: a signal does not shorten a sleep ---------------------------------------------------- */
 
 static atomic_int signals;
 
@@ -67,7 +68,7 @@ TEST(conform, conform_001) {
     run_at(2, sleep_over_signals, NULL);
 }
 
-/* ---- 2: sleeps of nothing, but for the stopped world ---------------------------------------------- */
+/* ---- 2: sleeps of nothing, but for the stopped world ----------------------------------------- */
 
 static int sleep_of_nothing(void *arg) {
     (void)arg;
@@ -98,7 +99,7 @@ TEST(conform, conform_002a) {
     run_at(4, sleep_of_nothing, NULL);
 }
 
-/* ---- 3: every callback has a green thread of its own ---------------------------------------------- */
+/* ---- 3: every callback has a green thread of its own ----------------------------------------- */
 
 static struct {
     atomic_int begun, finished;
@@ -128,7 +129,7 @@ static int chain_of_ten(void *arg) {
 
 TEST(conform, conform_003) { run_at(1, chain_of_ten, NULL); }
 
-/* ---- 6: two that talk without end do not starve a timer ------------------------------------------- */
+/* ---- 6: two that talk without end do not starve a timer -------------------------------------- */
 
 static struct {
     weft_chan *c;
@@ -161,7 +162,7 @@ static int starve_a_timer(void *arg) {
 
 TEST(conform, conform_006) { run_at(1, starve_a_timer, NULL); }
 
-/* ---- 7, 8: a timer to wait on ---------------------------------------------------------------------- */
+/* ---- 7, 8: a timer to wait on ---------------------------------------------------------------- */
 
 static void wait_for(weft_duration d) {
     weft_timer *t;
@@ -196,7 +197,7 @@ static int wait_ten_times(void *arg) {
 TEST(conform, conform_007) { run_at(2, wait_for_100_ms, NULL); }
 TEST(conform, conform_008) { run_at(2, wait_ten_times, NULL); }
 
-/* ---- 9: stop before the time ----------------------------------------------------------------------- */
+/* ---- 9: stop before the time ----------------------------------------------------------------- */
 
 static int stop_before(void *arg) {
     (void)arg;
@@ -217,7 +218,7 @@ static int stop_before(void *arg) {
 
 TEST(conform, conform_009) { run_at(2, stop_before, NULL); }
 
-/* ---- 10: timers fire in the order of their times ---------------------------------------------------- */
+/* ---- 10: timers fire in the order of their times --------------------------------------------- */
 
 enum { SLOTS = 13 };
 static const int slots[SLOTS] = {5, 3, 6, 6, 6, 1, 1, 2, 7, 9, 4, 8, 0};
@@ -256,7 +257,7 @@ static int fire_in_order(void *arg) {
 /* At one P: there the order of firing is the order of running. */
 TEST(conform, conform_010) { run_at(1, fire_in_order, NULL); }
 
-/* ---- 11: a hundred stops ----------------------------------------------------------------------------- */
+/* ---- 11: a hundred stops --------------------------------------------------------------------- */
 
 static atomic_int late_firings, late_stops;
 
@@ -295,7 +296,7 @@ static int stop_a_hundred(void *arg) {
 
 TEST(conform, conform_011) { run_at(4, stop_a_hundred, NULL); }
 
-/* ---- 12: reset moves an active timer and arms an expired one ----------------------------------------- */
+/* ---- 12: reset moves an active timer and arms an expired one --------------------------------- */
 
 static struct {
     _Atomic int64_t at;
@@ -339,7 +340,7 @@ static int reset_moves(void *arg) {
 
 TEST(conform, conform_012) { run_at(2, reset_moves, NULL); }
 
-/* ---- 13: the longest and the shortest ----------------------------------------------------------------- */
+/* ---- 13: the longest and the shortest -------------------------------------------------------- */
 
 static atomic_int endless_sleeps;
 
@@ -381,7 +382,7 @@ TEST(conform, conform_013) {
     CHECK_EQ(atomic_load(&endless_sleeps), 3);
 }
 
-/* ---- 17: a million of no length -------------------------------------------------------------------- */
+/* ---- 17: a million of no length -------------------------------------------------------------- */
 
 enum { MILLION = UNDER_TSAN ? 50000 : 1000000 };
 static weft_chan *ticks;
@@ -431,15 +432,15 @@ static int million_timers(void *arg) {
     for (size_t i = 0; i < WEFT_COUNT(forms); i++) {
         int64_t start = now();
         forms[i].form();
-        test_clock(within(now() - start, 2 * SEC), "%d, %s: %.0f ms, bound 2000",
-                   MILLION, forms[i].name, (double)(now() - start) / MS);
+        test_clock(within(now() - start, 2 * SEC), "%d, %s: %.0f ms, bound 2000", MILLION,
+                   forms[i].name, (double)(now() - start) / MS);
     }
     return 0;
 }
 
 TEST_IN(conform, conform_017, 60) { run_at(2, million_timers, NULL); }
 
-/* ---- 18: stopped and moved into the past ------------------------------------------------------------- */
+/* ---- 18: stopped and moved into the past ----------------------------------------------------- */
 
 enum { PAST_ROUNDS = 1000 };
 static weft_event past_fired[PAST_ROUNDS]; /* static: a round may fire more than once, and late */
@@ -475,7 +476,7 @@ static int move_into_the_past(void *arg) {
 
 TEST_IN(conform, conform_018, 60) { run_at(2, move_into_the_past, NULL); }
 
-/* ---- 19: a hundred timers walk about ------------------------------------------------------------------ */
+/* ---- 19: a hundred timers walk about --------------------------------------------------------- */
 
 enum { WALKERS = 100, WALK_STEPS = 6 };
 
@@ -544,7 +545,7 @@ static int walk_about(void *arg) {
 
 TEST(conform, conform_019) { run_at(2, walk_about, NULL); }
 
-/* ---- 23: one timer, tried and reset by many ----------------------------------------------------------- */
+/* ---- 23: one timer, tried and reset by many -------------------------------------------------- */
 
 static weft_timer *shared;
 
@@ -572,7 +573,7 @@ static int try_and_reset_at_once(void *arg) {
 
 TEST(conform, conform_023) { run_at(4, try_and_reset_at_once, NULL); }
 
-/* ---- 28: many sleepers, then many timed receives -------------------------------------------------------- */
+/* ---- 28: many sleepers, then many timed receives --------------------------------------------- */
 
 enum { SLEEPERS = 5000, HANDOVERS = 50000 * 20 };
 
@@ -616,7 +617,7 @@ static int adjust_for_long(void *arg) {
 
 TEST_IN(conform, conform_028, 120) { run_at(2, adjust_for_long, NULL); }
 
-/* ---- 29: armed, then freed: nothing is left ------------------------------------------------------------- */
+/* ---- 29: armed, then freed: nothing is left -------------------------------------------------- */
 
 static uint64_t pending(void) {
     weft_stats s;
@@ -644,7 +645,7 @@ static int free_armed_timers(void *arg) {
 /* That the memory is back too is the leak checker's to say. */
 TEST(conform, conform_029) { run_at(2, free_armed_timers, NULL); }
 
-/* ---- 30 to 35, 38, 39: a timer to wait on, tried after each move ------------------------------------------ */
+/* ---- 30 to 35, 38, 39: a timer to wait on, tried after each move ----------------------------- */
 
 static weft_timer *unarmed(void) {
     weft_timer *t;

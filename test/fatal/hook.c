@@ -1,5 +1,5 @@
-/* fatal/hook.c: what a host hears before its process is ended, and what becomes of a program in which
-   nobody can go on. */
+/* fatal/hook.c: what a host hears before its process is ended, and what becomes of a program in
+   which nobody can go on. */
 #include "test.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ static void say(const char *text) {
     CHECK_EQ(write(STDERR_FILENO, text, n), n);
 }
 
-/* ---- the fatal hook ---------------------------------------------------------------------------- */
+/* ---- the fatal hook -------------------------------------------------------------------------- */
 
 static char hooks_arg[] = "the host's own";
 
@@ -51,7 +51,7 @@ TEST(fatal, hook_is_called_before_the_abort) {
     CHECK_FAILS(TEST_EXIT(42), "weft: fatal: waitgroup", run_with_hook, NULL);
 }
 
-/* ---- deadlock ---------------------------------------------------------------------------------- */
+/* ---- deadlock -------------------------------------------------------------------------------- */
 
 static weft_mutex first = WEFT_MUTEX_INIT, second = WEFT_MUTEX_INIT;
 static weft_waitgroup both_hold_one = WEFT_WAITGROUP_INIT;

@@ -1,5 +1,5 @@
-/* fatal/misuse.c: misuse of the API that no result can report ends the process with a line that says
-   what was done. */
+/* fatal/misuse.c: misuse of the API that no result can report ends the process with a line that
+   says what was done. */
 #include "test.h"
 
 #include <pthread.h>
@@ -19,7 +19,7 @@ static void in_a_g(weft_fn fn) {
     fprintf(stderr, "weft_run: %s\n", weft_strerror(err));
 }
 
-/* ---- locks ------------------------------------------------------------------------------------- */
+/* ---- locks ----------------------------------------------------------------------------------- */
 
 static void unlock_never_locked(void *arg) {
     (void)arg;
@@ -78,7 +78,7 @@ TEST(fatal, unlock_of_unlocked_mutex) {
     CHECK_FAILS(SIGABRT, "which is not locked", unlock_after_waiters, NULL);
 }
 
-/* ---- waitgroups -------------------------------------------------------------------------------- */
+/* ---- waitgroups ------------------------------------------------------------------------------ */
 
 static void done_of_zero(void *arg) {
     (void)arg;
@@ -112,7 +112,7 @@ TEST(fatal, waitgroup_below_zero) {
     CHECK_FAILS(SIGABRT, "its count would be 2147483648", add_too_much, NULL);
 }
 
-/* ---- threads ----------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static void exit_on_a_stranger(void *arg) {
     (void)arg;
@@ -132,7 +132,7 @@ TEST(fatal, exit_on_a_plain_thread) {
                 NULL);
 }
 
-/* ---- the top of a stack ------------------------------------------------------------------------ */
+/* ---- the top of a stack ---------------------------------------------------------------------- */
 
 /* What an overrun of the outermost frame's buffers meets first. */
 static void run_over_the_top(void) {
@@ -183,7 +183,7 @@ TEST(fatal, overrun_of_the_top) {
     CHECK_FAILS(SIGABRT, "wrote over the top of its stack", overrun_of_another, NULL);
 }
 
-/* ---- channels ---------------------------------------------------------------------------------- */
+/* ---- channels -------------------------------------------------------------------------------- */
 
 static weft_chan *held_by_its_waiter;
 
@@ -216,7 +216,7 @@ TEST(fatal, channel_unreferenced_too_often) {
     CHECK_FAILS(SIGABRT, "more references given up than were held", unref_once_too_often, NULL);
 }
 
-/* ---- fork -------------------------------------------------------------------------------------- */
+/* ---- fork ------------------------------------------------------------------------------------ */
 
 static void (*call_in_child)(void);
 
@@ -260,7 +260,7 @@ TEST(fatal, call_in_a_forked_child) {
     }
 }
 
-/* ---- weft_must --------------------------------------------------------------------------------- */
+/* ---- weft_must ------------------------------------------------------------------------------- */
 
 static void must_of_an_error(void *arg) {
     (void)arg;

@@ -1,5 +1,5 @@
-/* field/errno.c: errno after a move to another thread. Case C64 as far as one compiler and one level
-   of optimisation show it: those of this build. field/errno.sh does it for all four. */
+/* field/errno.c: errno after a move to another thread. Case C64 as far as one compiler and one
+   level of optimisation show it: those of this build. field/errno.sh does it for all four. */
 #include "field/field.h"
 
 #include <errno.h>
@@ -19,8 +19,8 @@ static struct {
     weft_waitgroup all;
 } e;
 
-/* errno as this thread has it now: called through a pointer that the compiler cannot see through, so
-   that it finds the address anew. */
+/* errno as this thread has it now: called through a pointer that the compiler cannot see through,
+   so that it finds the address anew. */
 static int *(*volatile errno_here)(void) = __errno_location;
 
 static void read_once(weft_conn mine, int round) {
@@ -52,9 +52,9 @@ static uint64_t migrations(void) {
     return s.migrations;
 }
 
-/* Wakes all readers at once, on one P, and the other P steals half of them: so there are moves even where
-   everything is so slow that a deadline of 1 us is past before a read can park. Goes on after the last
-   round until there have been enough moves for the rounds to mean something. */
+/* Wakes all readers at once, on one P, and the other P steals half of them: so there are moves
+   even where everything is so slow that a deadline of 1 us is past before a read can park. Goes on
+   after the last round until there have been enough moves for the rounds to mean something. */
 static void conduct(void) {
     bool last = false;
     for (int phase = 0; !last; phase++) {
@@ -122,9 +122,10 @@ static int read_with_junk(void *arg) {
     conduct();
     weft_waitgroup_wait(&e.all);
     CHECK_GE(atomic_load(&e.reads), READERS * ROUNDS);
-    printf("C64: %ld reads, %llu migrations, %ld of them in a read; another's errno seen %ld times\n",
-           atomic_load(&e.reads), (unsigned long long)migrations(), atomic_load(&e.moved_in_read),
-           atomic_load(&e.junk_seen));
+    printf(
+        "C64: %ld reads, %llu migrations, %ld of them in a read; another's errno seen %ld times\n",
+        atomic_load(&e.reads), (unsigned long long)migrations(), atomic_load(&e.moved_in_read),
+        atomic_load(&e.junk_seen));
     CHECK_GE(migrations(), MIGRATIONS);
     return 0;
 }

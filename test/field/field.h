@@ -1,5 +1,5 @@
-/* field/field.h: the helpers that the field cases share. Each reads the system directly, not through
-   weft, so that a fault in weft cannot hide itself. */
+/* field/field.h: the helpers that the field cases share. Each reads the system directly, not
+   through weft, so that a fault in weft cannot hide itself. */
 #ifndef WEFT_FIELD_H
 #define WEFT_FIELD_H
 #include "test.h"
@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <weft.h>
 
-/* There a green thread costs a fiber of the sanitizer's: 0.2 ms, and no more than 8128 at a time. */
+/* There a green thread costs a fiber of the sanitizer's: 0.2 ms, and at most 8128 at a time. */
 #define UNDER_TSAN 0
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)

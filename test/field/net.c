@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-/* ---- C24: ghost events from a duplicated descriptor --------------------------------------------- */
+/* ---- C24: ghost events from a duplicated descriptor ------------------------------------------ */
 
 static struct {
     weft_conn conn, next;
@@ -61,7 +61,8 @@ static void wait_for_quiet(void) {
     } while (polls() != before);
 }
 
-/* One second of nothing but ghosts, if there are any. A plain call on purpose: weft has no part in it. */
+/* One second of nothing but ghosts, if there are any. A plain call on purpose: weft has no part in
+   it. */
 static void write_and_watch_a_second(int fd) {
     wait_for_quiet();
     uint64_t polls_before = polls();
@@ -104,14 +105,14 @@ static int close_under_a_duplicate(void *arg) {
     close(old[1]);
     close(fresh[1]);
     int64_t took = ghost.returned_at - closed;
-    test_clock(within(took, 20 * MS), "the parked read returned %.1f us after the close, bound 20 ms",
-               (double)took / US);
+    test_clock(within(took, 20 * MS),
+               "the parked read returned %.1f us after the close, bound 20 ms", (double)took / US);
     return 0;
 }
 
 TEST_IN(field, C24, 60) { run_at(2, close_under_a_duplicate, NULL); }
 
-/* ---- C26: accept when descriptors run out ------------------------------------------------------- */
+/* ---- C26: accept when descriptors run out ---------------------------------------------------- */
 
 enum { FREE_FDS = 10, CLIENTS = 13 };
 
@@ -227,7 +228,8 @@ static void start_server(void) {
     weft_event_wait(&server.up);
 }
 
-/* So many descriptors are free, and no more. Numbers below the highest are taken until there is no gap. */
+/* So many descriptors are free, and no more. Numbers below the highest are taken until there is no
+   gap. */
 static void leave_free(int n) {
     int fd, highest = 0;
     for (fd = 0; fd < 1024; fd++) {
@@ -239,7 +241,7 @@ static void leave_free(int n) {
     close(fd);
     struct rlimit limit;
     CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    limit.rlim_cur = (rlim_t)(highest + 1 + n);
+    limit.rlim_cur = (rlim_t)highest + 1 + (rlim_t)n;
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 

@@ -73,8 +73,8 @@ static void version_2(const char *cpu_max) {
 
 static void version_1(const char *quota, const char *period) {
     put("/proc/self/cgroup", "4:cpu,cpuacct:/job\n1:name=systemd:/x\n");
-    put("/proc/self/mountinfo",
-        ROOT_MOUNT "32 22 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:10 - cgroup cgroup rw,cpu,cpuacct\n");
+    put("/proc/self/mountinfo", ROOT_MOUNT
+        "32 22 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:10 - cgroup cgroup rw,cpu,cpuacct\n");
     put("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", quota);
     put("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", period);
 }

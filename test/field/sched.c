@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
-/* ---- C14: yield really gives the processor away ------------------------------------------------ */
+/* ---- C14: yield really gives the processor away ---------------------------------------------- */
 
 static atomic_int together;
 
@@ -40,7 +40,7 @@ TEST_IN(field, C14, 100) {
                (double)longest / MS);
 }
 
-/* ---- C15: two talkers must not shut out the rest ------------------------------------------------ */
+/* ---- C15: two talkers must not shut out the rest --------------------------------------------- */
 
 static struct {
     weft_chan *ping, *pong;
@@ -143,11 +143,12 @@ TEST_IN(field, C15, 60) {
                (double)talk.read / MS);
 }
 
-/* ---- C17: no lost wake-up between "stop looking" and "go to sleep" ------------------------------ */
+/* ---- C17: no lost wake-up between "stop looking" and "go to sleep" --------------------------- */
 
 enum { C17_ITEMS = 200000 };
 
-/* Without a buffer a lost wake-up stops the sender too: the case hangs, and does not just go on late. */
+/* Without a buffer a lost wake-up stops the sender too: the case hangs, and does not just go on
+   late. */
 struct flow {
     weft_chan *c;
     long received;
@@ -202,7 +203,7 @@ TEST_IN(field, C17, 180) {
     send_from_outside(4);
 }
 
-/* ---- C19a: idle means idle --------------------------------------------------------------------- */
+/* ---- C19a: idle means idle ------------------------------------------------------------------- */
 
 enum { C19_GS = 100, C19_RESETS = 1000, C19_MOVERS = 4 };
 

@@ -11,7 +11,7 @@
 
 #include "stack/guard.h"
 
-/* ---- C45: overflow is caught and named ---------------------------------------------------------- */
+/* ---- C45: overflow is caught and named ------------------------------------------------------- */
 
 enum { C45_PARKED = 100, C45_RUNS = 50 };
 
@@ -102,7 +102,7 @@ static void dive_elsewhere(int procs) {
     }
 }
 
-/* How a report names a function: by its symbol, or, since a test exports none, by file and offset. */
+/* How a report names a function: by its symbol, or, where none is exported, by file and offset. */
 static void name_of(char *out, size_t bytes, weft_fn fn) {
     Dl_info info;
     const char *at = (const char *)(uintptr_t)fn;
@@ -154,7 +154,7 @@ TEST_IN(field, C45, 180) {
                (double)longest / MS);
 }
 
-/* ---- C46: many stacks against vm.max_map_count --------------------------------------------------- */
+/* ---- C46: many stacks against vm.max_map_count ----------------------------------------------- */
 
 enum { C46_GS = 100000, C46_MAPS = 100 };
 
@@ -163,7 +163,7 @@ static struct {
     weft_waitgroup live;
     atomic_int ended;
     int started;
-    int refused;     /* what weft_go said, 0 if nothing */
+    int refused;      /* what weft_go said, 0 if nothing */
     bool stacks_kept; /* each stack has mappings of its own, which go with the runtime */
 } many;
 
@@ -246,7 +246,8 @@ TEST_IN(field, C46, 120) {
     }
 }
 
-/* The same where the kernel has no guard regions: stacks are rationed, and what is refused is told. */
+/* The same where the kernel has no guard regions: stacks are rationed, and what is refused is
+   told. */
 TEST_IN(field, C46_without_guard_regions, 120) {
     skip_where_it_cannot_be();
     int lines = count_lines_of_maps();

@@ -1,7 +1,7 @@
 /* field/timers.c: what went wrong with timers elsewhere. Cases C01, C06, C08. */
 #include "field/field.h"
 
-/* ---- C01: stop and reset must agree ------------------------------------------------------------ */
+/* ---- C01: stop and reset must agree ---------------------------------------------------------- */
 
 enum { C01_ROUNDS = 200000 };
 
@@ -40,7 +40,7 @@ static int stop_and_reset(void *arg) {
 
 TEST_IN(field, C01, 60) { run_at(2, stop_and_reset, NULL); }
 
-/* ---- C06: a computing green thread must not hold up the timers of its P ------------------------ */
+/* ---- C06: a computing green thread must not hold up the timers of its P ---------------------- */
 
 static _Atomic int64_t fired_at;
 static atomic_bool computing;
@@ -84,7 +84,7 @@ static int hold_up_a_timer(void *arg) {
 
 TEST_IN(field, C06, 60) { run_at(2, hold_up_a_timer, NULL); }
 
-/* ---- C08: sleeps under a millisecond ----------------------------------------------------------- */
+/* ---- C08: sleeps under a millisecond --------------------------------------------------------- */
 
 enum { C08_SLEEPS = 200 };
 
@@ -98,7 +98,7 @@ static void sleep_often(int64_t d) {
     }
     int64_t middle = median(took, C08_SLEEPS);
     test_clock(within(middle - d, 1200 * US), "a sleep of %lld us took %.1f us, bound %lld",
-               (long long)(d / US), (double)middle / US, (long long)(d / US + 1200));
+               (long long)(d / US), (double)middle / US, (long long)d / US + 1200);
 }
 
 static int short_sleeps(void *arg) {
