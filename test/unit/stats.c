@@ -1,0 +1,254 @@
+/* unit/stats.c: the figures add up, and the call treats its struct as promised. */
+#include "world.h"
+
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static weft_stats read_stats(void) {
+    weft_stats s;
+    memset(&s, 0xee, sizeof s);
+    CHECK_EQ(weft_stats_read(NULL, &s, sizeof s), 0);
+    return s;
+}
+
+TEST(stats, needs_a_runtime) {
+    weft_stats s, before;
+    memset(&s, 0xee, sizeof s);
+    before = s;
+    CHECK_EQ(weft_stats_read(NULL, &s, sizeof s), WEFT_ENORUNTIME);
+    CHECK_MEM(&s, &before, sizeof s);
+}
+
+/* A caller of an older build has a shorter struct, one of a newer a longer: what we have not is 0. */
+PLAYED_GREEN(stats, sizes) {
+    struct {
+        weft_stats s;
+        unsigned char more[16];
+    } longer;
+    CHECK_EQ(weft_stats_read(NULL, NULL, sizeof(weft_stats)), -EINVAL);
+    memset(&longer, 0xee, sizeof longer);
+    CHECK_EQ(weft_stats_read(NULL, &longer.s, offsetof(weft_stats, gs_created) + 8), 0);
+    CHECK_GE(longer.s.gs_created, 1);
+    CHECK_EQ(longer.s.gs_ended, (int64_t)0xeeeeeeeeeeeeeeee); /* not a byte more */
+    CHECK_EQ(weft_stats_read(NULL, &longer.s, sizeof longer), 0);
+    for (size_t i = 0; i < sizeof longer.more; i++) {
+        CHECK_EQ(longer.more[i], 0);
+    }
+    memset(&longer, 0xee, sizeof longer);
+    CHECK_EQ(weft_stats_read(NULL, &longer.s, 0), 0);
+    CHECK_EQ(longer.s.gs_running, (int64_t)0xeeeeeeeeeeeeeeee);
+}
+
+TEST(stats, from_outside) {
+    weft_runtime *rt;
+    weft_config c = config_of(3);
+    weft_stats s;
+    CHECK_EQ(weft_start(&rt, &c), 0);
+    CHECK_EQ(weft_stats_read(rt, &s, sizeof s), 0);
+    CHECK_EQ(s.gs_running + s.gs_runnable + s.gs_waiting, 0);
+    CHECK_EQ(s.gs_created, 0);
+    CHECK_EQ(s.gs_ended, 0);
+    CHECK_GE(s.threads_created, 1); /* the maker */
+    CHECK_EQ(weft_stop(rt, -1), 0);
+}
+
+/* ---- green threads ---- */
+
+static int wait_for(void *arg) {
+    weft_event_wait(arg);
+    return 0;
+}
+
+static int nothing(void *arg) {
+    (void)arg;
+    return 0;
+}
+
+PLAYED_GREEN(stats, green_threads) {
+    weft_event e = WEFT_EVENT_INIT;
+    party p[10];
+    weft_stats s = read_stats();
+    CHECK_EQ(s.gs_created, 1);
+    CHECK_EQ(s.gs_running, 1);
+    CHECK_EQ(s.gs_waiting, 0);
+    for (int i = 0; i < 10; i++) {
+        party_start(&p[i], wait_for, &e);
+    }
+    for (int i = 0; i < 10; i++) {
+        party_parked(&p[i]);
+    }
+    s = read_stats();
+    CHECK_EQ(s.gs_created, 11);
+    CHECK_EQ(s.gs_ended, 0);
+    CHECK_EQ(s.gs_waiting, 10);
+    CHECK_EQ(s.gs_running, 1);
+    CHECK_EQ(s.gs_runnable, 0);
+    CHECK_EQ(s.stack_bytes_reserved, 11 * 256 * 1024);
+    weft_event_set(&e);
+    for (int i = 0; i < 10; i++) {
+        party_end(&p[i]);
+    }
+    UNTIL(read_stats().gs_ended == 10);
+    s = read_stats();
+    CHECK_EQ(s.gs_waiting, 0);
+    CHECK_EQ(s.gs_created - s.gs_ended, s.gs_running + s.gs_runnable);
+    for (int i = 0; i < 100; i++) {
+        CHECK_EQ(weft_go(nothing, NULL), 0);
+    }
+    UNTIL(read_stats().gs_ended == 110);
+    CHECK_EQ(read_stats().gs_created, 111);
+}
+
+static int ready_ones(void *arg) {
+    (void)arg;
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQ(weft_go(nothing, NULL), 0);
+    }
+    CHECK_EQ(read_stats().gs_runnable, 20); /* with one P nobody has run yet */
+    return 0;
+}
+
+TEST(stats, runnable) {
+    weft_config c = config_of(1);
+    CHECK_EQ(weft_run(ready_ones, NULL, &c, NULL), 0);
+}
+
+/* ---- threads ---- */
+
+PLAYED_GREEN(stats, threads) {
+    weft_stats s = read_stats();
+    CHECK_GE(s.threads, 2); /* this one and the maker */
+    CHECK_LT(s.threads_idle, s.threads);
+    CHECK_LE(s.threads, s.threads_created + 1); /* this one came with weft_run */
+    int mine = threads_now();
+#ifndef WEFT__TSAN /* which has threads of its own */
+    CHECK_LE(s.threads, mine + 1);
+#else
+    (void)mine;
+#endif
+}
+
+/* ---- from outside ---- */
+
+static void *submit_ten(void *arg) {
+    for (int i = 0; i < 10; i++) {
+        CHECK_EQ(weft_submit(arg, nothing, NULL), 0);
+    }
+    return NULL;
+}
+
+PLAYED_GREEN(stats, injections) {
+    pthread_t t;
+    uint64_t before = read_stats().injections;
+    CHECK_EQ(pthread_create(&t, NULL, submit_ten, weft_current()), 0);
+    UNTIL(read_stats().gs_ended == 10);
+    pthread_join(t, NULL);
+    CHECK_EQ(read_stats().injections, before + 10);
+}
+
+/* ---- timers ---- */
+
+PLAYED_GREEN(stats, timers) {
+    weft_timer *t[10];
+    for (int i = 0; i < 10; i++) {
+        CHECK_EQ(weft_after_func(&t[i], WEFT_HOUR, nothing, NULL, NULL), 0);
+    }
+    weft_stats s = read_stats();
+    CHECK_EQ(s.timers_pending, 10);
+    CHECK_EQ(s.timers_fired, 0);
+    CHECK_EQ(s.timer_late.count, 0);
+    for (int i = 0; i < 5; i++) {
+        CHECK(weft_timer_stop(t[i]));
+    }
+    CHECK_EQ(read_stats().timers_pending, 5);
+    for (int i = 0; i < 5; i++) {
+        weft_timer_reset(t[i], 100 * WEFT_MICROSECOND);
+    }
+    for (int i = 0; i < 20; i++) {
+        weft_sleep(50 * WEFT_MICROSECOND);
+    }
+    UNTIL(read_stats().timers_fired >= 25);
+    s = read_stats();
+    CHECK_EQ(s.timer_late.count, s.timers_fired);
+    uint64_t sum = 0;
+    int last = -1;
+    for (int b = 0; b < 48; b++) {
+        sum += s.timer_late.bucket[b];
+        last = s.timer_late.bucket[b] > 0 ? b : last;
+    }
+    CHECK_EQ(sum, s.timer_late.count);
+    CHECK_GE(s.timer_late.sum, s.timer_late.max);
+    CHECK_LE(s.timer_late.sum, s.timer_late.max * s.timer_late.count);
+    CHECK(s.timer_late.max >> last <= 1); /* the longest is in the last bucket that has any */
+    for (int i = 0; i < 10; i++) {
+        weft_timer_free(t[i]);
+    }
+    CHECK_EQ(read_stats().timers_pending, 0);
+}
+
+/* ---- connections ---- */
+
+PLAYED_GREEN(stats, connections) {
+    int fd[2];
+    weft_conn a, b;
+    weft_listener l;
+    CHECK_EQ(read_stats().conns_open, 0);
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+    CHECK_EQ(weft_conn_from_fd(&a, fd[0]), 0);
+    CHECK_EQ(weft_conn_from_fd(&b, fd[1]), 0);
+    CHECK_EQ(weft_listen(&l, "tcp", "127.0.0.1:0", NULL), 0);
+    CHECK_EQ(read_stats().conns_open, 3);
+    CHECK_EQ(weft_conn_close(a), 0);
+    CHECK_EQ(weft_conn_close(b), 0);
+    CHECK_EQ(read_stats().conns_open, 1);
+    CHECK_EQ(weft_listener_close(l), 0);
+    CHECK_EQ(read_stats().conns_open, 0);
+}
+
+/* ---- across Ps ---- */
+
+static atomic_int on_others;
+
+static int count_if_elsewhere(void *arg) {
+    if (weft_proc_self() != (int)(intptr_t)arg) {
+        atomic_fetch_add(&on_others, 1);
+    }
+    return 0;
+}
+
+/* A P that computes leaves its ring to others: what they take is counted. */
+static int steals(void *arg) {
+    (void)arg;
+    CHECK_EQ(read_stats().steals, 0);
+    int before = atomic_load(&on_others);
+    for (int i = 0; i < 200; i++) {
+        CHECK_EQ(weft_go(count_if_elsewhere, (void *)(intptr_t)weft_proc_self()), 0);
+    }
+    while (atomic_load(&on_others) < before + 100) { /* no call that could switch */
+        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    }
+    weft_stats s = read_stats();
+    CHECK_GE(s.steals, 100);
+    CHECK_LE(s.steals, s.gs_created * 8);
+    CHECK_GE(s.wake_work, 1);
+    CHECK_GE(s.threads_created, 2);
+    return 0;
+}
+
+TEST(stats, steals) {
+    for (int procs = 2; procs <= 4; procs++) {
+        weft_config c = config_of(procs);
+        CHECK_EQ(weft_run(steals, NULL, &c, NULL), 0);
+    }
+}
+
+PLAYED_GREEN(stats, polls) {
+    weft_stats before = read_stats();
+    for (int i = 0; i < 10; i++) {
+        weft_sleep(WEFT_MILLISECOND);
+    }
+    weft_stats s = read_stats();
+    CHECK_GE(s.polls, before.polls + 10); /* nothing else to do: it waits there for the time */
+    CHECK_LE(s.polls, before.polls + 10000);
+}
