@@ -524,7 +524,7 @@ static int daisy_chain(void *links) {
 }
 
 TEST_IN(conform, conform_114, 60) {
-    int links = UNDER_TSAN ? 5000 : 10000;
+    int links = UNDER_TSAN ? 1000 : 10000;
     run_at(2, daisy_chain, &links);
 }
 
@@ -745,7 +745,7 @@ TEST(conform, conform_123) { run_at(1, leave_lines, NULL); }
 
 /* ---- 121: prime sieves ----------------------------------------------------------------------- */
 
-enum { PRIMES = 300 };
+enum { PRIMES = UNDER_TSAN ? 60 : 300 };
 
 static int count_up(void *out) {
     for (int i = 2; weft_chan_send(out, &i) == 0; i++) {

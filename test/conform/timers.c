@@ -384,7 +384,7 @@ TEST(conform, conform_013) {
 
 /* ---- 17: a million of no length -------------------------------------------------------------- */
 
-enum { MILLION = UNDER_TSAN ? 50000 : 1000000 };
+enum { MILLION = UNDER_TSAN ? 20000 : 1000000 };
 static weft_chan *ticks;
 
 static int tick(void *arg) {
