@@ -48,6 +48,7 @@ __asm__(".text\n"
 
 #else
 
+#include <fenv.h>
 #include <ucontext.h>
 
 struct weft__uctx {
@@ -66,6 +67,7 @@ static struct weft__uctx *uctx_of(weft__ctx *c) {
 
 static void entry(unsigned hi, unsigned lo) {
     weft__ctx *c = (weft__ctx *)(uintptr_t)(((uint64_t)hi << 32) | lo);
+    fesetenv(FE_DFL_ENV); /* getcontext took that of whoever made this context */
     weft__stack_entry(c->m);
 }
 
