@@ -780,25 +780,27 @@ static bool is_prime(int n) {
 }
 
 static int sieve(void *arg) {
-    static weft_chan *all[PRIMES + 1];
+    static struct filter f[PRIMES];
     size_t capacity = (size_t)(uintptr_t)arg;
-    weft_chan *at = all[0] = new_ints(capacity);
-    WEFT_MUST(weft_go(count_up, at));
+    weft_waitgroup all = WEFT_WAITGROUP_INIT;
+    weft_chan *at = new_ints(capacity);
+    WEFT_MUST(weft_waitgroup_go(&all, count_up, at));
     for (int i = 0, expected = 2; i < PRIMES; i++, expected++) {
-        struct filter f = {.in = at, .out = new_ints(capacity)};
-        CHECK_EQ(weft_chan_recv(at, &f.prime), 0);
+        f[i].in = at;
+        at = f[i].out = new_ints(capacity);
+        CHECK_EQ(weft_chan_recv(f[i].in, &f[i].prime), 0);
         while (!is_prime(expected)) {
             expected++;
         }
-        CHECK_EQ(f.prime, expected);
-        WEFT_MUST(WEFT_GO_COPY(filter_out, &f));
-        at = all[i + 1] = f.out;
+        CHECK_EQ(f[i].prime, expected);
+        WEFT_MUST(weft_waitgroup_go(&all, filter_out, &f[i]));
     }
     CHECK_EQ(weft_chan_close(at), 0); /* the end runs back through the chain */
-    wait_for_waiting(0);
-    for (int i = 0; i <= PRIMES; i++) {
-        weft_chan_unref(all[i]);
+    weft_waitgroup_wait(&all);
+    for (int i = 0; i < PRIMES; i++) {
+        weft_chan_unref(f[i].in);
     }
+    weft_chan_unref(at);
     return 0;
 }
 

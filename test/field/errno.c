@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 
 enum { READERS = 100, ROUNDS = 2000, A_PHASE = 50, MOST_PHASES = 2000, JUNKERS = 4 };
-enum { MIGRATIONS = 1000 };
+enum { MIGRATIONS = 1000, NAP = UNDER_TSAN ? 2000 * US : 50 * US };
 
 static struct {
     weft_conn open[READERS]; /* nobody ever writes to these */
@@ -67,17 +67,21 @@ static void conduct(void) {
     atomic_store(&e.over, true);
 }
 
-/* Errors no call of weft reports; on every thread, at any time. The sleep lets a P run dry now and
-   then, so that it steals. */
+/* Every few rounds junkers and the safe reader sleep, so that a P runs dry and steals. */
+static void step(int round) {
+    if (round % 8 == 0) {
+        weft_sleep(NAP);
+    } else {
+        weft_yield();
+    }
+}
+
+/* Errors no call of weft reports; on every thread, at any time. */
 static int junker(void *arg) {
     int junk = 1000 + *(int *)arg;
     for (int i = 0; !atomic_load(&e.over); i++) {
         *errno_here() = junk;
-        if (i % 8 == 0) {
-            weft_sleep(US);
-        } else {
-            weft_yield();
-        }
+        step(i);
     }
     return 0;
 }
@@ -85,9 +89,9 @@ static int junker(void *arg) {
 /* The safe reader's answer is that of the thread the caller is on by then. */
 static int safe_reader(void *arg) {
     (void)arg;
-    while (!atomic_load(&e.over)) {
+    for (int i = 0; !atomic_load(&e.over); i++) {
         errno = 5;
-        weft_yield();
+        step(i);
         int x = weft_errno();
         CHECK_EQ(x, *errno_here());
         atomic_fetch_add(&e.junk_seen, x != 5);
