@@ -30,6 +30,9 @@ typedef struct weft_stats {
     uint64_t polls;                            /* looks at the poller */
     uint64_t stack_bytes_reserved; /* now: address space of stacks, guards not counted */
     weft_hist timer_late;          /* from a timer's time to its firing */
+    /* Ps taken from a thread that slept in user code, that computed for long, or given up by
+       weft_block_begin; and those of the first two whose G was back within 20 us. */
+    uint64_t handoff_blocked, handoff_computing, handoff_hint, handoff_false;
 } weft_stats;
 WEFT_API int weft_stats_read(weft_runtime *rt, weft_stats *out, size_t bytes);
 /* - any: fills the first `bytes` = sizeof(weft_stats) of the caller's build */

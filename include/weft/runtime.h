@@ -17,7 +17,11 @@ enum weft_config_flags {
        "weft: deadlock" and goes through log, then the dump to stderr */
     WEFT_STUCK_FATAL = 1 << 3,
     /* never report (default with weft_start: the host can always wake somebody) */
-    WEFT_STUCK_IGNORE = 1 << 4
+    WEFT_STUCK_IGNORE = 1 << 4,
+    /* no handoff: with procs = 1 exactly one G runs at a time, which is then mutual exclusion (without
+       this flag it is not: a G that computes or blocks for long runs beside the others). A G that
+       blocks then blocks its P */
+    WEFT_EXCLUSIVE = 1 << 5
 };
 
 /* Zero is the default of every field. Get one from weft_config_default(), which stores the caller's

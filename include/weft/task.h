@@ -20,6 +20,11 @@ WEFT_API weft_id weft_self(void);                  /* - any sig: 0 on a thread w
 WEFT_API void weft_set_name(const char *fmt, ...) WEFT_PRINTF(1, 2);
 /* - any: for dumps; 63 bytes kept */
 
+/* A green thread may call any C for as long as it likes: a thread that blocks or computes loses its P to
+   another within 1 ms or 11 ms. These two say it beforehand, and save that time. They need not pair. */
+WEFT_API void weft_block_begin(void); /* - any: hint: the next call blocks, hand the P off now */
+WEFT_API void weft_block_end(void);   /* P any: takes a P again, as any call that may park would */
+
 /* Plain errno does not survive a park: the G may wake on another thread, and the compiler may have
    kept the address. */
 WEFT_API int weft_errno(void);       /* - any: errno of the thread we are on now */

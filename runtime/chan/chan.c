@@ -122,7 +122,7 @@ WEFT_API int weft_chan_close(weft_chan *c) {
     if (c == NULL) {
         return -EPIPE;
     }
-    weft__m *m = weft__enter();
+    weft__m *m = weft__enter_nopark();
     weft__lock_take(&c->lock);
     if (c->closed) {
         weft__lock_drop(&c->lock);
@@ -287,7 +287,7 @@ WEFT_API int weft_chan_try_send(weft_chan *c, const void *elem) {
     if (c == NULL) {
         return -EAGAIN;
     }
-    weft__m *m = weft__enter();
+    weft__m *m = weft__enter_nopark();
     int result;
     weft__lock_take(&c->lock);
     if (!send_now(m, c, elem, &result)) {
@@ -361,7 +361,7 @@ WEFT_API int weft_chan_try_recv(weft_chan *c, void *elem) {
     if (c == NULL) {
         return -EAGAIN;
     }
-    weft__m *m = weft__enter();
+    weft__m *m = weft__enter_nopark();
     int result;
     weft__lock_take(&c->lock);
     if (!recv_now(m, c, elem, &result)) {

@@ -48,9 +48,10 @@ static void fill(weft__r *r, weft_stats *s) {
     s->gs_ended = SUM(r, ended);
     s->gs_created = SUM(r, created);
     weft__lock_take(&r->lock);
-    s->threads = r->nm + 1; /* and the maker */
+    s->threads =
+        r->threads_created - r->threads_ended + (r->main_m != NULL) + 2; /* maker, sysmon */
     s->threads_idle = r->nmidle;
-    s->threads_created = r->threads_created + 1;
+    s->threads_created = r->threads_created + 2;
     weft__lock_drop(&r->lock);
     s->timers_pending = weft__tset_len(r->tset);
     for (int i = 0; i < r->nprocs; i++) {
@@ -68,10 +69,14 @@ static void fill(weft__r *r, weft_stats *s) {
     s->polls = SUM(r, polls);
     s->stack_bytes_reserved = weft__stacks_reserved(r->stacks);
     fill_late(r, &s->timer_late);
+    s->handoff_blocked = atomic_load(&r->handoff_blocked);
+    s->handoff_computing = atomic_load(&r->handoff_computing);
+    s->handoff_hint = atomic_load(&r->handoff_hint);
+    s->handoff_false = atomic_load(&r->handoff_false);
 }
 
 WEFT_API int weft_stats_read(weft_runtime *rt, weft_stats *out, size_t bytes) {
-    weft__m *m = weft__enter();
+    weft__m *m = weft__enter_nopark();
     weft__r *r = rt != NULL ? rt : m->r;
     int err = WEFT_ENORUNTIME;
     if (out == NULL) {
@@ -89,7 +94,7 @@ WEFT_API int weft_stats_read(weft_runtime *rt, weft_stats *out, size_t bytes) {
 }
 
 WEFT_API int weft_dump(weft_runtime *rt, int fd) {
-    weft__m *m = weft__enter();
+    weft__m *m = weft__enter_nopark();
     weft__r *r = rt != NULL ? rt : m->r;
     weft__leave(m); /* it may write for long, and the G stays where it is */
     return r != NULL ? weft__dump(r, fd, UINT32_MAX) : WEFT_ENORUNTIME;

@@ -28,7 +28,7 @@ WEFT_API int weft_conn_from_fd(weft_conn *out, int fd) {
 }
 
 static int set_deadline(weft_conn c, unsigned sides, weft_time t) {
-    weft__m *m = weft__enter();
+    weft__m *m = weft__enter_nopark();
     int err = weft__rec_set_deadline(m, c.id, sides, t.ns);
     weft__leave(m);
     return err;
@@ -56,7 +56,7 @@ WEFT_API int weft_conn_close_write(weft_conn c) {
 
 static int close_as(uint64_t id, enum weft__rec_kind kind) {
     weft__rec *rec;
-    weft__m *m = weft__enter();
+    weft__m *m = weft__enter_nopark();
     int err = weft__rec_close(m, id, kind, &rec);
     weft__leave(m);
     if (err == 0) {

@@ -270,7 +270,7 @@ int weft__rec_close(weft__m *m, uint64_t id, enum weft__rec_kind kind, weft__rec
 /* The runtime ends, and with it all its descriptors. No G of it is left. A record that is being opened
    from outside either sees net_closed or is seen here. */
 static void net_stop(weft__r *r) {
-    weft__m *m = weft__enter();
+    weft__m *m = weft__enter_nopark();
     atomic_store(&r->net_closed, true);
     weft__lock_take(&table_lock);
     uint32_t n = rec_count;

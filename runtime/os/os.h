@@ -86,6 +86,13 @@ void weft__thread_exact_timers(
     void); /* the calling thread's sleeps are not rounded by the kernel */
 void weft__thread_nap(int64_t ns);
 long weft__thread_id(void);
+/* The calling thread gets a table of descriptors of its own that holds 0 to 2 and `keep` (-1: none): what
+   it opens takes none from the process. Not where the system cannot; then all is as before. */
+void weft__thread_own_files(int keep);
+/* Of a thread of this process by its id: what it does, 'R' (runs, or waits for a CPU), 'S' or 'D' (sleeps),
+   another letter; 0: the system does not say, or it is no more. */
+char weft__thread_state(long id);
+int64_t weft__thread_cpu(long id); /* its CPU time, ns; -1: the system does not say */
 
 /* --- address space ---------------------------------------------------------------------------- */
 /* Zeroed pages that a forked child sees as zeros again where the system can (Linux). NULL: none. */

@@ -56,6 +56,8 @@ int weft__poller_open(weft__poller **out) {
     return 0;
 }
 
+int weft__poller_break_fd(const weft__poller *p) { return p->eventfd; }
+
 void weft__poller_close(weft__poller *p) {
     if (p == NULL) {
         return;

@@ -37,5 +37,7 @@ void weft__poller_remove(weft__poller *p, int fd);
 int weft__poller_poll(weft__poller *p, int64_t until, weft__poll_sink sink, void *arg);
 /* Ends a waiting poll; one that has not begun to wait yet returns at once. */
 void weft__poller_break(weft__poller *p);
+/* The descriptor that a break writes to; -1: none. */
+int weft__poller_break_fd(const weft__poller *p);
 
 #endif

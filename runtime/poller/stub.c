@@ -40,3 +40,8 @@ int weft__poller_poll(weft__poller *p, int64_t until, weft__poll_sink sink, void
 }
 
 void weft__poller_break(weft__poller *p) { weft__note_wake(&p->note); }
+
+int weft__poller_break_fd(const weft__poller *p) {
+    (void)p;
+    return -1;
+}

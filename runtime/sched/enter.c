@@ -89,13 +89,20 @@ static weft__m *enter_first(void) {
     return &s->m;
 }
 
-/* The slow way of enter. No request is raised by anybody yet but the kernel's: a word wiped by fork. */
-WEFT__COLD weft__m *weft__enter_slow(weft__m *m) {
+/* The slow way of enter: a thread that we have not seen, a forked child, or a request. A call within
+   a call does not answer one: the outer call holds what is asked for. */
+WEFT__COLD weft__m *weft__enter_slow(weft__m *m, bool may_park) {
     if (m == NULL) {
         return enter_first();
     }
-    weft__fatal("a forked child called weft from a green thread of its parent: call exec, or a new "
-                "process");
+    if ((atomic_load_explicit(&m->ticket, memory_order_relaxed) & WEFT__PEACE) == 0) {
+        weft__fatal("a forked child called weft from a green thread of its parent: call exec, or a "
+                    "new process");
+    }
+    if (atomic_load_explicit(&m->incall, memory_order_relaxed) > 1) {
+        return m;
+    }
+    return weft__serve(m, may_park);
 }
 
 /* Pays what the call owes: see the owed bits. Behind the publishing of the work, so this fence is
@@ -104,7 +111,11 @@ WEFT__COLD void weft__pay(weft__m *m) {
     uint8_t owed = m->owed;
     weft__p *p = m->p;
     m->owed = 0;
-    if (p == NULL || p->solo) {
+    if (p == NULL) {
+        return;
+    }
+    if (p->solo) {
+        weft__sysmon_poke(m->r); /* nobody else: but what waits here now must not wait for long */
         return;
     }
     weft__g *next = atomic_load_explicit(&p->runnext, memory_order_relaxed);
@@ -134,7 +145,7 @@ WEFT_API weft_runtime *weft_current(void) {
 }
 
 WEFT_API int weft_proc_self(void) {
-    weft__m *m = weft__enter();
+    weft__m *m = weft__enter_nopark();
     int index = m->p != NULL ? (int)m->p->index : -1;
     weft__leave(m);
     return index;

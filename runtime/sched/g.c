@@ -50,10 +50,24 @@ static weft__g *g_of_stack(weft__stack st) {
     return (weft__g *)(void *)(st.low + st.bytes - G_AREA);
 }
 
+/* A stack may have to be mapped, which can take long: a green thread asks from outside, and may have
+   no P when it is back. On g0 (a timer starts a G) there is no outside. */
+static int take_stack(weft__m *m, weft__r *r, weft__stack *st) {
+    bool bracket = m != NULL && m->p != NULL && m->g != NULL &&
+                   atomic_load_explicit(&m->incall, memory_order_relaxed) == 1;
+    if (!bracket) {
+        return weft__stacks_take(r->stacks, st);
+    }
+    weft__leave(m);
+    int err = weft__stacks_take(r->stacks, st);
+    weft__enter_nopark();
+    return err;
+}
+
 /* A G on a stack it has never had before. */
-static weft__g *g_from_system(weft__r *r, int *err) {
+static weft__g *g_from_system(weft__m *m, weft__r *r, int *err) {
     weft__stack st;
-    *err = weft__stacks_take(r->stacks, &st);
+    *err = take_stack(m, r, &st);
     if (*err != 0) {
         return NULL;
     }
@@ -112,7 +126,7 @@ static weft__g *split_chain(weft__r *r, weft__p *p, weft__g *chain) {
     return chain;
 }
 
-WEFT__COLD static weft__g *g_slow(weft__r *r, weft__p *p, int *err) {
+WEFT__COLD static weft__g *g_slow(weft__m *m, weft__r *r, weft__p *p, int *err) {
     weft__g *chain = NULL;
     if (p != NULL && p->gfree_spare != NULL) {
         chain = p->gfree_spare;
@@ -120,7 +134,7 @@ WEFT__COLD static weft__g *g_slow(weft__r *r, weft__p *p, int *err) {
     } else {
         chain = chain_from_runtime(r);
     }
-    return chain != NULL ? split_chain(r, p, chain) : g_from_system(r, err);
+    return chain != NULL ? split_chain(r, p, chain) : g_from_system(m, r, err);
 }
 
 /* A spawn's part of the books: refused while stopping, counted against max_gs. */
@@ -188,7 +202,12 @@ weft__g *weft__g_new(weft__m *m, weft__r *r, weft_fn fn, void *arg, const void *
         __builtin_prefetch(next, 1); /* a burst of spawns: its lines are on their way by then */
         __builtin_prefetch((char *)next + WEFT__LINE, 1);
     } else {
-        g = g_slow(r, p, err);
+        bool counts_here = p != NULL;
+        g = g_slow(m, r, p, err);
+        p = counts_here ? m->p : NULL;
+        if (counts_here && p == NULL) {
+            count_far(r, &r->stats.created);
+        }
         if (g == NULL) {
             if (r->cfg.max_gs != 0) {
                 atomic_fetch_sub(&r->gcount, 1);

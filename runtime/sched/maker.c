@@ -6,8 +6,31 @@
 
 #include <string.h>
 
+/* A record whose thread is no more, as good as new; its settle lock and its place among all stay. */
+static weft__m *m_again(weft__r *r) {
+    weft__lock_take(&r->lock);
+    weft__m *m = r->mfree;
+    if (m != NULL) {
+        r->mfree = m->gone_link;
+    }
+    weft__lock_drop(&r->lock);
+    if (m == NULL) {
+        return NULL;
+    }
+    weft__m *all_link = m->all_link;
+    memset(m, 0, sizeof *m);
+    m->all_link = all_link;
+    m->r = r;
+    atomic_store(&m->ticket, WEFT__PEACE);
+    return m;
+}
+
 weft__m *weft__m_new(weft__r *r) {
-    weft__m *m = weft__pages_map(sizeof *m);
+    weft__m *m = m_again(r);
+    if (m != NULL) {
+        return m;
+    }
+    m = weft__pages_map(sizeof *m);
     if (m == NULL) {
         return NULL;
     }
@@ -64,27 +87,41 @@ void weft__m_gone(weft__r *r) {
     }
 }
 
+/* The maker joins it, and the record can be used again. */
+static void thread_ends(weft__m *m) {
+    weft__r *r = m->r;
+    weft__lock_take(&r->lock);
+    m->gone_link = r->mgone;
+    r->mgone = m;
+    weft__lock_drop(&r->lock);
+    weft__note_wake(&r->maker_note);
+}
+
 static void *m_body(void *arg) {
     weft__m *m = arg;
     weft__thread_exact_timers();
     weft__sigstack sig;
     bool has_sig = weft__sigstack_setup(&sig) == 0;
     weft__m_begin(m);
-    weft__acquirep(m, m->nextp);
-    m->nextp = NULL;
+    if (m->nextp != NULL) { /* else it is the spare */
+        weft__acquirep(m, m->nextp);
+        m->nextp = NULL;
+    }
     weft__schedule(m);
     weft__m_end(m);
     if (has_sig) {
         weft__sigstack_teardown(&sig);
     }
+    thread_ends(m);
     return NULL;
 }
 
 /* No M for p: another takes it, or whoever comes back next. */
 static void give_back(weft__r *r, weft__p *p, int err) {
-    weft__lock_take(&r->lock);
-    uint32_t left = r->nm - 1;
     weft__not_made(r, p);
+    weft__lock_take(&r->lock);
+    uint32_t left = r->nm;
+    weft__lock_drop(&r->lock);
     if (err != 0) {
         weft__log(r, WEFT_LOG_WARNING, "no thread could be made (%s): %u run", weft_strerror(err),
                   left);
@@ -92,7 +129,7 @@ static void give_back(weft__r *r, weft__p *p, int err) {
 }
 
 static void make(weft__r *r, weft__p *p) {
-    bool spinning = p->make_spinning;
+    bool spinning = p != NULL && p->make_spinning;
     weft__m *m = weft__m_new(r);
     if (m == NULL) {
         give_back(r, p, -ENOMEM);
@@ -103,9 +140,10 @@ static void make(weft__r *r, weft__p *p) {
     int err = weft__thread_start(&m->pthread, r->name, m_body, m);
     if (err != 0) {
         weft__lock_take(&r->lock);
-        r->allm = m->all_link; /* made by this thread alone: still the first */
+        m->joined = true;
+        m->gone_link = r->mfree;
+        r->mfree = m;
         weft__lock_drop(&r->lock);
-        weft__pages_unmap(m, sizeof *m);
         give_back(r, p, err);
         return;
     }
@@ -114,33 +152,60 @@ static void make(weft__r *r, weft__p *p) {
     weft__lock_drop(&r->lock);
 }
 
+/* Threads that have ended are joined, as long as the runtime makes some; the rest by weft__ms_stop. */
+static void join_gone(weft__r *r) {
+    weft__lock_take(&r->lock);
+    weft__m *gone = r->mgone;
+    r->mgone = NULL;
+    weft__lock_drop(&r->lock);
+    while (gone != NULL) {
+        weft__m *next = gone->gone_link;
+        pthread_join(gone->pthread, NULL);
+        weft__lock_take(&r->lock);
+        gone->joined = true;
+        gone->gone_link = r->mfree;
+        r->mfree = gone;
+        weft__lock_drop(&r->lock);
+        gone = next;
+    }
+}
+
+/* One order; false: there is none. */
+static bool make_next(weft__r *r, bool *stop) {
+    weft__lock_take(&r->lock);
+    weft__p *p = r->make_list;
+    bool spare = p == NULL && r->make_spare;
+    *stop = r->make_stop;
+    if (p != NULL) {
+        r->make_list = p->link;
+    } else {
+        r->make_spare = false;
+    }
+    weft__lock_drop(&r->lock);
+    if (p == NULL && !spare) {
+        return false;
+    }
+    if (*stop) {
+        give_back(r, p, 0);
+    } else {
+        make(r, p);
+    }
+    return true;
+}
+
 static void *maker_body(void *arg) {
     weft__r *r = arg;
-    weft__watch watch = {0};
-    weft__thread_exact_timers();
-    for (;;) {
-        weft__watch_sleep(r, &watch);
-        for (;;) {
-            weft__lock_take(&r->lock);
-            weft__p *p = r->make_list;
-            bool stop = r->make_stop;
-            if (p != NULL) {
-                r->make_list = p->link;
-            }
-            weft__lock_drop(&r->lock);
-            if (p == NULL && stop) {
-                return NULL;
-            }
-            if (p == NULL) {
-                break;
-            }
-            if (stop) {
-                give_back(r, p, 0);
-            } else {
-                make(r, p);
-            }
+    for (bool stop = false; !stop;) {
+        weft__note_sleep(&r->maker_note);
+        weft__note_clear(&r->maker_note);
+        weft__fence_full(); /* cleared before orders are looked for */
+        while (make_next(r, &stop)) {
+        }
+        if (!stop) {
+            join_gone(r);
         }
     }
+    return NULL;
 }
 
 int weft__maker_start(weft__r *r) { return weft__thread_start(&r->maker, r->name, maker_body, r); }
@@ -169,7 +234,7 @@ void weft__ms_stop(weft__r *r) {
     }
     weft__poller_break(r->poller);
     for (weft__m *m = r->allm; m != NULL; m = m->all_link) {
-        if (!m->main) {
+        if (!m->main && !m->joined) {
             pthread_join(m->pthread, NULL);
         }
     }

@@ -127,6 +127,8 @@ void weft__commit_slow(weft__m *m, uint8_t c) {
         weft__runqput(m->p, g);
     } else if (c == WEFT__COMMIT_FREE) {
         commit_free(m);
+    } else if (c == WEFT__COMMIT_QUEUE) {
+        weft__inject(g->r, g);
     }
 }
 

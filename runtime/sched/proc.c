@@ -20,7 +20,7 @@
  * comes later and sees the work; if it saw a spinner, that spinner retires later and sees it.
  *
  * Who watches the poller and the timers: as long as a P is idle and something is to be watched, an M
- * should be in the poller or on its way there. Who takes a P and leaves the watch says so (watch.c).
+ * should be in the poller or on its way there. Who takes a P and leaves the watch says so (sysmon.c).
  */
 #include "sched/sched.h"
 
@@ -64,9 +64,11 @@ static bool is_idle(weft__r *r, uint32_t index) {
             1) != 0;
 }
 
+/* By m's own thread, inside: a retaker looks for what it takes in m->p, and finds m inside. */
 void weft__acquirep(weft__m *m, weft__p *p) {
     weft__assert(m->p == NULL, "an M takes a second P");
     m->p = p;
+    atomic_store_explicit(&p->m, m, memory_order_release);
     p->picks = 0;
     p->now = weft__clock_now();
 }
@@ -102,20 +104,29 @@ static void no_m(weft__r *r, weft__p *p, bool spinning) {
     }
 }
 
-/* The thread for p could not be made: the lock is held and dropped. */
+/* The thread for p could not be made. */
 void weft__not_made(weft__r *r, weft__p *p) {
+    if (p != NULL) {
+        weft__flush_queue(p);
+    }
+    weft__lock_take(&r->lock);
     r->nm--;
-    if (!to_idle_m(r, p, p->make_spinning)) {
+    if (p == NULL) {
+        weft__lock_drop(&r->lock);
+    } else if (!to_idle_m(r, p, p->make_spinning)) {
         no_m(r, p, p->make_spinning);
     }
 }
 
 /* Gives P to an idle M, or has one made. The lock is held and dropped here. */
-static void startm(weft__r *r, weft__p *p, bool spinning) {
+void weft__startm(weft__r *r, weft__p *p, bool spinning) {
     if (to_idle_m(r, p, spinning)) {
         return;
     }
     if ((int)r->nm >= r->cfg.max_threads) {
+        weft__lock_drop(&r->lock);
+        weft__flush_queue(p); /* a P that was taken from its thread has one */
+        weft__lock_take(&r->lock);
         no_m(r, p, spinning);
         return;
     }
@@ -143,24 +154,26 @@ void weft__wakep(weft__r *r, _Atomic uint64_t *cause) {
         return;
     }
     if (atomic_load_explicit(&r->npidle, memory_order_seq_cst) == 0) {
+        weft__sysmon_poke(r); /* should one that has a P keep it from this work, sysmon sees it */
         return;
     }
     weft__lock_take(&r->lock);
     weft__p *p = atomic_load(&r->nmspinning) == 0 ? pidleget(r) : NULL;
     if (p == NULL) {
         weft__lock_drop(&r->lock);
+        weft__sysmon_poke(r);
         return;
     }
     atomic_fetch_add(&r->nmspinning, 1);
     if (cause != NULL) {
         atomic_fetch_add_explicit(cause, 1, memory_order_relaxed);
     }
-    startm(r, p, true);
+    weft__startm(r, p, true);
 }
 
 /* ---- what is there to do? ---------------------------------------------------------------------- */
 
-static bool work_anywhere(weft__r *r) {
+bool weft__work_waits(weft__r *r) {
     if (atomic_load_explicit(&r->inject, memory_order_relaxed) != NULL ||
         atomic_load_explicit(&r->globq_len, memory_order_relaxed) != 0) {
         return true;
@@ -173,7 +186,8 @@ static bool work_anywhere(weft__r *r) {
         if (weft__runq_has_ring(p)) {
             return true;
         }
-        if (atomic_load_explicit(&p->offered, memory_order_relaxed) != NULL) {
+        if (atomic_load_explicit(&p->offered, memory_order_relaxed) != NULL ||
+            (p->solo && atomic_load_explicit(&p->runnext, memory_order_relaxed) != NULL)) {
             return true;
         }
     }
@@ -219,7 +233,7 @@ static void resetspinning(weft__m *m) {
 #ifdef WEFT_CANARY_SPINNER_WAKES_NO_OTHER
     return;
 #endif
-    if (work_anywhere(r)) {
+    if (weft__work_waits(r)) {
         weft__wakep(r, &m->p->stats.wake_work);
     } else if (atomic_load_explicit(&r->polling, memory_order_relaxed) == 0 &&
                weft__poll_wanted(r)) {
@@ -567,6 +581,31 @@ static bool take_idle_p(weft__m *m, bool spinning) {
 
 void weft__takep(weft__m *m) { take_idle_p(m, false); }
 
+/* Moves p to the head of the idle list. Under the lock. */
+static void pidle_first(weft__r *r, weft__p *p) {
+    weft__p **at = &r->pidle;
+    while (*at != p) {
+        at = &(*at)->link;
+    }
+    *at = p->link;
+    p->link = r->pidle;
+    r->pidle = p;
+}
+
+bool weft__regain(weft__m *m) {
+    weft__r *r = m->r;
+    if (atomic_load_explicit(&r->npidle, memory_order_seq_cst) == 0) {
+        return false;
+    }
+    weft__lock_take(&r->lock);
+    if (m->lost != NULL && is_idle(r, m->lost->index)) {
+        pidle_first(r, m->lost);
+    }
+    bool got = get_idle_p(m, false);
+    weft__lock_drop(&r->lock);
+    return got;
+}
+
 static void retire_spinner(weft__m *m) {
     if (m->spinning) {
         m->spinning = false;
@@ -575,7 +614,7 @@ static void retire_spinner(weft__m *m) {
 }
 
 /* An idle P's queue is empty: that is why thieves and looks pass idle Ps over. */
-static void flush_queue(weft__p *p) {
+void weft__flush_queue(weft__p *p) {
     weft__glist l = {0};
     weft__g *g;
     while ((g = look_local(p, false)) != NULL) {
@@ -584,20 +623,30 @@ static void flush_queue(weft__p *p) {
     weft__globq_put_list(p->r, &l);
 }
 
+static void drop_p(weft__m *m) {
+    atomic_store_explicit(&m->p->m, NULL, memory_order_relaxed);
+    m->p = NULL;
+    m->owed = 0;
+}
+
+/* I2, by who has put a P on the idle list and has none. */
+void weft__pidle_look_again(weft__r *r) {
+    weft__fence_full();
+    if (weft__work_waits(r) || (atomic_load(&r->polling) == 0 && weft__poll_wanted(r))) {
+        weft__wakep(r, NULL);
+    }
+}
+
 void weft__releasep(weft__m *m) {
     weft__r *r = m->r;
     weft__p *p = m->p;
-    flush_queue(p);
-    m->p = NULL;
-    m->owed = 0;
+    weft__flush_queue(p);
+    drop_p(m);
     weft__lock_take(&r->lock);
     weft__pidleput(r, p);
     weft__lock_drop(&r->lock);
     retire_spinner(m);
-    weft__fence_full();
-    if (work_anywhere(r) || (atomic_load(&r->polling) == 0 && weft__poll_wanted(r))) {
-        weft__wakep(r, NULL);
-    }
+    weft__pidle_look_again(r);
 }
 
 /* Step 8, with the token taken: the earliest time is found behind it (I8). True: came back with a P,
@@ -670,14 +719,13 @@ static void go_idle(weft__m *m) {
         return; /* step 4 finds it */
     }
     weft__p *p = m->p;
-    m->p = NULL;
-    m->owed = 0; /* nothing waits here: what was owed is looked at below */
+    drop_p(m); /* nothing waits here: what was owed is looked at below */
     weft__pidleput(r, p);
     weft__lock_drop(&r->lock);
     retire_spinner(m);
 #ifndef WEFT_CANARY_NO_RECHECK
     weft__fence_full(); /* pairs with the submitters': see the head of this file */
-    if (work_anywhere(r) && take_idle_p(m, true)) {
+    if (weft__work_waits(r) && take_idle_p(m, true)) {
         return;
     }
 #endif
@@ -724,6 +772,9 @@ static weft__g *find_runnable(weft__m *m) {
 /* Before g runs: spinning ends, what is owed is paid. */
 static void settle(weft__m *m) {
     weft__r *r = m->r;
+    if (weft__unlikely(atomic_load(&r->sysmon_sleep) == WEFT__SYSMON_FOR_EVER)) {
+        weft__sysmon_wake(r); /* it slept because every P was idle; npidle was lowered before */
+    }
     if (m->spinning) {
         resetspinning(m);
     }
@@ -748,6 +799,9 @@ static void settle(weft__m *m) {
 
 void weft__schedule(weft__m *m) {
     for (;;) {
+        if (weft__unlikely(atomic_load_explicit(&m->ticket, memory_order_relaxed) != WEFT__PEACE)) {
+            weft__lower(m);
+        }
         weft__g *g = find_runnable(m);
         if (g == NULL) {
             break;

@@ -125,6 +125,7 @@ static weft__p *p_new(weft__r *r, int index) {
     p->r = r;
     p->index = (uint32_t)index;
     p->solo = r->nprocs == 1;
+    atomic_store(&p->owes, p->solo ? 0 : WEFT__OWED_NEXT | WEFT__OWED_WORK | WEFT__OWED_TIMER);
     p->rand = (uint64_t)weft__clock_now() * 2654435761u + (uint64_t)index * 97 + 1;
     p->seen_ticks = weft__mem_zalloc((size_t)r->nprocs * sizeof *p->seen_ticks);
     p->tset = weft__tset_new(r);
@@ -274,6 +275,12 @@ static int runtime_new(weft__r **out, const weft_config *cfg, bool started) {
     if (err == 0) {
         err = weft__maker_start(r);
     }
+    if (err == 0) {
+        err = weft__sysmon_start(r);
+        if (err != 0) {
+            weft__maker_stop(r);
+        }
+    }
     if (err != 0) {
         free_parts(r);
         return err;
@@ -378,6 +385,7 @@ static void keep_dead(weft__r *r) {
 
 static void teardown(weft__r *r) {
     bool dead = atomic_load(&r->dead);
+    weft__sysmon_stop(r);
     weft__maker_stop(r);
     weft__ms_stop(r);
     void (*net_stop)(weft__r *) = atomic_load(&r->net_stop);
@@ -546,7 +554,7 @@ WEFT_API int weft_stop(weft_runtime *rt, weft_duration limit) {
 
 WEFT_API int weft_submit(weft_runtime *rt, weft_fn fn, void *arg) {
     const void *site = weft__caller();
-    weft__m *m = weft__enter();
+    weft__m *m = weft__enter_nopark();
     weft__r *r = rt != NULL ? rt : m->r;
     int err = WEFT_ENORUNTIME;
     if (r != NULL) {

@@ -13,13 +13,17 @@
  *
  * Files: enter.c (who calls: M of this thread, stand-ins), g.c (Gs: making, starting, ending),
  * runq.c (ring and runnext), proc.c (find work, idle, wake), park.c (the wait word and its claim),
- * timers.c (heaps in the scheduler), maker.c (threads), watch.c (who looks after the poller while Ps
- * are idle), runtime.c (start, run, stop),
+ * timers.c (heaps in the scheduler), maker.c (threads), handoff.c (a thread that blocks or computes
+ * loses its P), sysmon.c (who looks for those), runtime.c (start, run, stop),
  * stuck.c (a program that is dead), report.c (what dumps and statistics read).
  *
- * Lock order, outermost first: a source's lock (channel, record, ...) > tset.lock > sched.lock >
- * gfree_lock, maker. No two locks of one rank are held together. No user code runs under any, and
- * nobody is readied under a source's lock.
+ * Lock order, outermost first: M.settle > a source's lock (channel, record, ...) > tset.lock >
+ * sched.lock > gfree_lock, maker. No two locks of one rank are held together. No user code runs under
+ * any, and nobody is readied under a source's lock.
+ *
+ * Classes of calls. One that may park begins with weft__enter: it holds a P from there on, and may be
+ * on another thread when it returns. One that never parks begins with weft__enter_nopark: it stays on
+ * its thread, never waits, and may find itself without a P (m->p NULL), as a plain thread is.
  *
  * Invariants of the queues (names as in DESIGN 5.1):
  *   I1  submit: publish the work; full fence; read npidle and nmspinning. An idle P and no spinner:
@@ -230,6 +234,8 @@ WEFT__ALWAYS_INLINE void weft__count(_Atomic uint64_t *c, uint64_t n) {
 struct weft__p {
     /* the holder's line */
     _Atomic(weft__g *) runnext; /* the holder's alone; others only look */
+    _Atomic(weft__m *) m;       /* whose it is; NULL: idle, or in somebody's hands */
+    _Atomic uint8_t owes;       /* what a put in runnext owes (of WEFT__OWED_*): sysmon.c */
     _Atomic uint32_t tail;      /* the holder's; release */
     _Atomic uint32_t tick;      /* picks so far; thieves watch it move */
     uint32_t picks;             /* picks since the ring came first; at WEFT__PICKS g0 looks */
@@ -272,15 +278,22 @@ enum {
     WEFT__COMMIT_FREE,  /* arming -> armed; claimed already: ready it */
     WEFT__COMMIT_YIELD, /* put it at the tail of the ring */
     WEFT__COMMIT_EXIT,  /* push the dead G on the P's cache */
+    WEFT__COMMIT_QUEUE, /* no P was to be had: it goes to the injection queue; on g0 only */
+};
+
+/* weft__m.ticket: see handoff.c. */
+enum {
+    WEFT__PEACE = 1, /* always up; 0: a forked child, whose copy of the word was wiped */
+    WEFT__REVOKE = 2 /* this M shall let its P go; stays up while it runs user code without one */
 };
 
 struct weft__m {
     /* what every call touches */
     _Atomic uint32_t incall; /* depth of calls; written by this thread alone */
-    _Atomic uint32_t ticket; /* 1 in peace; other bits: requests; 0: a forked child */
+    _Atomic uint32_t ticket; /* WEFT__PEACE, and requests */
     weft__g *g;              /* the G that runs here */
-    weft__p *p;              /* NULL: none */
-    weft__r *r;              /* NULL: a plain thread */
+    weft__p *p; /* NULL: none. Written inside by this M, else under settle: handoff.c */
+    weft__r *r; /* NULL: a plain thread */
     uint8_t owed;
     uint8_t commit;
     bool spinning;
@@ -298,6 +311,12 @@ struct weft__m {
     bool parked;       /* on the idle list */
     long thread;
     pthread_t pthread;
+    bool joined; /* its thread has ended; the record waits for another */
+
+    weft__lock settle;
+    weft__p *lost;      /* the P that was taken from it last */
+    int64_t lost_at;    /* when; 0: it gave it up itself */
+    weft__m *gone_link; /* lists of those that end, and of records to use again */
 };
 
 /* ---- R ----------------------------------------------------------------------------------------- */
@@ -324,8 +343,12 @@ struct weft_runtime {
     weft__m *allm;              /* lock; never shrinks before the stop */
     weft__p *make_list;         /* lock: Ps that wait for the maker */
     bool make_stop;             /* lock */
+    bool make_spare;            /* lock: an M without a P is ordered */
+    weft__m *mgone;             /* lock: their threads end, the maker joins them */
+    weft__m *mfree;             /* lock: records whose threads are no more */
     _Atomic bool m_wanted;      /* lock to write: a wake found no M: who would park looks again */
-    uint64_t threads_created;   /* lock */
+    uint64_t threads_created;   /* lock: of Ms */
+    uint64_t threads_ended;     /* lock: told to end, at least */
     _Atomic bool dead;  /* lock to write: the program is stuck for ever and has been told so */
     weft__r *dead_link; /* of the runtimes that died so */
 
@@ -347,6 +370,9 @@ struct weft_runtime {
     void (*_Atomic net_stop)(weft__r *r);
     _Atomic bool net_closed; /* no descriptor is taken any more */
 
+    _Atomic uint32_t sysmon_sleep
+        __attribute__((aligned(WEFT__LINE))); /* enum weft__sysmon_sleep; seldom written */
+
     weft__lock gfree_lock __attribute__((aligned(WEFT__LINE)));
     weft__g *gfree; /* chains of dead Gs: see g.c */
     _Atomic uint64_t next_id;
@@ -365,7 +391,12 @@ struct weft_runtime {
     weft__note drained; /* wakes the one who stops: perhaps no G is left, or stuck */
     pthread_t maker;
     weft__note maker_note;
-    _Atomic uint32_t rounds_on; /* the maker's thread makes rounds: watch.c */
+    pthread_t sysmon;
+    weft__note sysmon_note;
+    _Atomic bool sysmon_stop;
+    _Atomic int32_t nstrays;   /* Ms in user code without a P */
+    _Atomic uint32_t retaking; /* a P is in the hands of a retaker: the program is not dead */
+    _Atomic uint64_t handoff_blocked, handoff_computing, handoff_hint, handoff_false;
     bool catches_overflow;
     _Atomic uint32_t
         users; /* threads inside that hold no G of it: submitters, wakers from outside */
@@ -376,24 +407,28 @@ struct weft_runtime {
    optimiser: a thread-local address must not be kept over a switch. Once a call. */
 weft__m *weft__m_self(void);
 void weft__m_set_self(weft__m *m);
-weft__m *weft__enter_slow(weft__m *m); /* first call of a plain thread, or a request is up */
+weft__m *weft__enter_slow(weft__m *m,
+                          bool may_park); /* first call of a thread, or a request is up */
 void weft__pay(weft__m *m);
 
-/* Begins a public call: from here to leave this thread holds its P (if any). The light fence pairs
-   with the heavy fence of whoever raises a request and then reads incall. */
-WEFT__ALWAYS_INLINE weft__m *weft__enter(void) {
+WEFT__ALWAYS_INLINE weft__m *weft__enter_as(bool may_park) {
     weft__m *m = weft__m_self();
     if (weft__unlikely(m == NULL)) {
-        return weft__enter_slow(NULL);
+        return weft__enter_slow(NULL, may_park);
     }
     atomic_store_explicit(&m->incall, atomic_load_explicit(&m->incall, memory_order_relaxed) + 1,
                           memory_order_relaxed);
     weft__fence_light();
-    if (weft__unlikely(atomic_load_explicit(&m->ticket, memory_order_relaxed) != 1)) {
-        return weft__enter_slow(m);
+    if (weft__unlikely(atomic_load_explicit(&m->ticket, memory_order_acquire) != WEFT__PEACE)) {
+        return weft__enter_slow(m, may_park);
     }
     return m;
 }
+/* Begins a public call that may park: from here to leave this thread holds its P (if it is one of
+   ours). The light fence pairs with the heavy fence of whoever raises a request and then reads incall. */
+WEFT__ALWAYS_INLINE weft__m *weft__enter(void) { return weft__enter_as(true); }
+/* Begins a call that never parks. The G stays on its thread; m->p may be NULL. */
+WEFT__ALWAYS_INLINE weft__m *weft__enter_nopark(void) { return weft__enter_as(false); }
 /* Ends a public call, on the M that the last switch returned. */
 WEFT__ALWAYS_INLINE void weft__leave(weft__m *m) {
     if (weft__unlikely(m->owed != 0)) {
@@ -434,17 +469,25 @@ WEFT__ALWAYS_INLINE void weft__runqput_next(weft__m *m, weft__p *p, weft__g *g) 
     atomic_store_explicit(&p->runnext, g, memory_order_relaxed);
     if (weft__unlikely(old != NULL)) {
         weft__runqput(p, old);
-        m->owed |= p->solo ? 0 : WEFT__OWED_WORK;
+        m->owed |= WEFT__OWED_WORK & atomic_load_explicit(&p->owes, memory_order_relaxed);
     }
-    m->owed |= p->solo ? 0 : WEFT__OWED_NEXT; /* with one P there is nobody to wake */
+    if (p->solo) {
+        weft__fence_light(); /* with one P there is nobody to wake, but perhaps sysmon: see there */
+    }
+    m->owed |= WEFT__OWED_NEXT & atomic_load_explicit(&p->owes, memory_order_relaxed);
 }
 
 /* ---- finding work, idle and wake (proc.c) ------------------------------------------------------ */
 void weft__schedule(
     weft__m *m); /* g0's loop; returns when the M shall leave the scheduler, without a P */
 void weft__wakep(weft__r *r, _Atomic uint64_t *cause);
-void weft__not_made(weft__r *r, weft__p *p); /* lock held, dropped: the maker has no M for p */
-void weft__inject(weft__r *r, weft__g *g);   /* from outside a P of r */
+void weft__not_made(weft__r *r, weft__p *p); /* the maker has no M for p (NULL: for a spare) */
+void weft__startm(weft__r *r, weft__p *p, bool spinning); /* lock held, dropped */
+bool weft__regain(weft__m *m);             /* an idle P, the one it lost before others */
+bool weft__work_waits(weft__r *r);         /* in any queue */
+void weft__flush_queue(weft__p *p);        /* an idle P's queue is empty */
+void weft__pidle_look_again(weft__r *r);   /* a P has been put on the idle list: I2 */
+void weft__inject(weft__r *r, weft__g *g); /* from outside a P of r */
 void weft__ready_far(weft__m *m, weft__g *g);
 void weft__pidleput(weft__r *r, weft__p *p); /* lock held */
 void weft__releasep(weft__m *m); /* gives the P up; somebody takes it if there is work for it */
@@ -519,13 +562,31 @@ WEFT__ALWAYS_INLINE int64_t weft__tset_min(weft__tset *ts) {
 
 /* ---- threads (maker.c), life (runtime.c), the dead (stuck.c), reports (report.c) ---------------- */
 void weft__process_init(void); /* what is done once a process, before the first runtime */
-typedef struct weft__watch {   /* of the maker's thread: watch.c */
-    bool suspect;              /* the last round found nobody watching */
-    int64_t looked;            /* last_poll then */
-    int quiet;                 /* rounds in a row in which all was well */
-} weft__watch;
+/* sysmon.c */
+enum weft__sysmon_sleep {
+    WEFT__SYSMON_SHORT,   /* it will be back in a moment */
+    WEFT__SYSMON_LONG,    /* nothing waited for a P: who makes something wait wakes it */
+    WEFT__SYSMON_FOR_EVER /* every P was idle: who takes one wakes it */
+};
+int weft__sysmon_start(weft__r *r);
+void weft__sysmon_stop(weft__r *r); /* and joins it */
+void weft__sysmon_wake(weft__r *r);
+/* Work waits and no P is idle, or the watch over the poller has been left; behind a fence. */
+WEFT__ALWAYS_INLINE void weft__sysmon_poke(weft__r *r) {
+    if (weft__unlikely(atomic_load_explicit(&r->sysmon_sleep, memory_order_relaxed) !=
+                       WEFT__SYSMON_SHORT)) {
+        weft__sysmon_wake(r);
+    }
+}
 void weft__watch_dropped(weft__r *r);
-void weft__watch_sleep(weft__r *r, weft__watch *w);
+bool weft__watch_empty(weft__r *r);
+/* handoff.c */
+enum weft__handoff { WEFT__HANDOFF_NONE, WEFT__HANDOFF_BLOCKED, WEFT__HANDOFF_COMPUTING };
+weft__m *weft__serve(weft__m *m, bool may_park); /* the slow way, of an M of a runtime */
+void weft__lower(weft__m *m);                    /* in the scheduler: whatever was asked is done */
+bool weft__retake(weft__r *r, weft__p *p, weft__m *m); /* REVOKE is up, fence crossed: is p ours? */
+void weft__handoffp(weft__r *r, weft__p *p); /* p, in the caller's hands, goes to who runs it */
+void weft__handoff_now(weft__m *m);          /* this M, inside, gives its P away and goes on */
 int weft__maker_start(weft__r *r);
 void weft__maker_stop(weft__r *r); /* and joins it; no M is made any more */
 weft__m *weft__m_new(weft__r *r);

@@ -53,7 +53,8 @@ weft__verdict weft__checkdead(weft__r *r) {
     if (weft__no_g_left(r)) {
         return WEFT__ALIVE;
     }
-    bool users = atomic_load(&r->users) != 0;
+    /* A retaker has a P in its hands, and will place it. */
+    bool users = atomic_load(&r->users) != 0 || atomic_load(&r->retaking) != 0;
     if (something_may_come(r)) {
         return WEFT__ALIVE;
     }

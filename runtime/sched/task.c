@@ -7,7 +7,7 @@
 #include <weft/task.h>
 
 WEFT_API int weft_go(weft_fn fn, void *arg) {
-    weft__m *m = weft__enter();
+    weft__m *m = weft__enter_nopark();
     int err = WEFT_ENORUNTIME;
     if (weft__likely(m->r != NULL)) {
         err = weft__g_start(m, m->r, fn, arg, weft__caller());
@@ -21,7 +21,7 @@ WEFT_API int weft_go_copy(weft_fn fn, const void *args, size_t bytes) {
     if (bytes > 4096) {
         return -E2BIG;
     }
-    weft__m *m = weft__enter();
+    weft__m *m = weft__enter_nopark();
     int err = WEFT_ENORUNTIME;
     if (m->r != NULL) {
         err = weft__g_start_copy(m, m->r, fn, args, bytes, weft__caller());

@@ -71,7 +71,7 @@ void weft__tset_close(weft__tset *ts) {
         weft__waiter *chain = t->kind == WEFT__TIMER_K && k->gone != NULL ? k->gone(k, ts) : NULL;
         if (chain != NULL) {
             weft__lock_drop(&ts->lock);
-            weft__m *m = weft__enter();
+            weft__m *m = weft__enter_nopark();
             weft__wake_chain(m, chain, -EBADF);
             weft__leave(m);
             weft__lock_take(&ts->lock);
@@ -238,7 +238,8 @@ void weft__timers_earlier(weft__m *m, weft__r *r, int64_t when) {
         return;
     }
 #ifndef WEFT_TARGET_PLAN9 /* there the wake-up is left out: the adder's P will look by itself */
-    m->owed |= m->p->solo ? 0 : WEFT__OWED_TIMER; /* one P alone: this M goes there in any case */
+    /* One P alone: this M goes there in any case, unless it computes; then sysmon is to know. */
+    m->owed |= WEFT__OWED_TIMER & atomic_load_explicit(&m->p->owes, memory_order_relaxed);
 #endif
 }
 

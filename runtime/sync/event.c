@@ -11,7 +11,7 @@ static weft__gate *of(weft_event *e) { return (weft__gate *)(void *)e; }
 WEFT_API void weft_event_set(weft_event *e) {
     uint32_t before = atomic_fetch_or_explicit(&of(e)->word, SET, memory_order_acq_rel);
     if ((before & SET) == 0 && (before & WEFT__GATE_WAITERS) != 0) {
-        weft__m *m = weft__enter();
+        weft__m *m = weft__enter_nopark();
         weft__gate_wake(m, of(e));
         weft__leave(m);
     }

@@ -206,7 +206,7 @@ WEFT__ALWAYS_INLINE bool unlock_fast(struct mutex *mx) {
 }
 
 WEFT__NOINLINE static void unlock_slow(struct mutex *mx) {
-    weft__m *m = weft__enter();
+    weft__m *m = weft__enter_nopark();
     do {
         weft__lock_take(&mx->lock);
         uint32_t s = atomic_load_explicit(&mx->state, memory_order_relaxed);

@@ -14,7 +14,7 @@ WEFT__COLD static void bad_count(weft_waitgroup *w, int64_t count) {
 
 /* Who brought the count to zero and saw waiters owns their wake. */
 WEFT__NOINLINE static void wake(weft_waitgroup *w) {
-    weft__m *m = weft__enter();
+    weft__m *m = weft__enter_nopark();
     weft__gate_wake(m, of(w));
     weft__leave(m);
 }
@@ -59,7 +59,7 @@ static int job_body(void *arg) {
 WEFT_API int weft_waitgroup_go(weft_waitgroup *w, weft_fn fn, void *arg) {
     struct job j = {w, fn, arg};
     weft_waitgroup_add(w, 1);
-    weft__m *m = weft__enter();
+    weft__m *m = weft__enter_nopark();
     int err = WEFT_ENORUNTIME;
     if (m->r != NULL) {
         err = weft__g_start_copy(m, m->r, job_body, &j, sizeof j, weft__caller());

@@ -153,7 +153,7 @@ static int timer_new(weft_timer **out, weft_duration after, weft_fn fn, void *ar
     t->site = site;
     t->slack = opt.slack;
     t->self_free = out == NULL;
-    weft__m *m = weft__enter();
+    weft__m *m = weft__enter_nopark();
     weft__tset *ts = weft__tset_of(m, r);
     weft__timer_home(&t->k.t, ts);
     weft_timer *was = out != NULL ? *out : NULL;
@@ -191,7 +191,7 @@ WEFT_API int weft_after_func(weft_timer **out, weft_duration after, weft_fn fn, 
 /* ---- stop, reset, free ------------------------------------------------------------------------- */
 
 WEFT_API bool weft_timer_stop(weft_timer *t) {
-    weft__m *m = weft__enter();
+    weft__m *m = weft__enter_nopark();
     weft__tset *ts = weft__timer_lock(&t->k.t);
     bool was = t->armed;
     t->armed = false;
@@ -202,7 +202,7 @@ WEFT_API bool weft_timer_stop(weft_timer *t) {
 }
 
 static bool reset_to(weft_timer *t, int64_t when, int64_t now) {
-    weft__m *m = weft__enter();
+    weft__m *m = weft__enter_nopark();
     weft__tset *ts = weft__timer_lock(&t->k.t);
     bool was = t->armed, earlier = false;
     bool at_home = m->p != NULL && m->r == t->r; /* t->r itself may be gone */
@@ -238,7 +238,7 @@ WEFT_API void weft_timer_free(weft_timer *t) {
     if (t == NULL) {
         return;
     }
-    weft__m *m = weft__enter();
+    weft__m *m = weft__enter_nopark();
     weft__tset *ts = weft__timer_lock(&t->k.t);
     take_out(ts, t);
     t->armed = false;

@@ -145,6 +145,15 @@ HELPER void run_at(int procs, weft_fn app, void *arg) {
     CHECK_EQ(status, 0);
 }
 
+/* Where a test counts on one at a time: a P's thread is not passed over for another. */
+HELPER void run_exclusive(weft_fn app, void *arg) {
+    weft_config cfg = config_of(1);
+    int status = -1;
+    cfg.flags = WEFT_EXCLUSIVE;
+    CHECK_EQ(weft_run(app, arg, &cfg, &status), 0);
+    CHECK_EQ(status, 0);
+}
+
 HELPER int compare_ns(const void *a, const void *b) {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);

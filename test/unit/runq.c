@@ -177,6 +177,7 @@ static weft__m m;
 TEST(runq, runnext_kicks_the_one_before_to_the_tail) {
     set_up();
     m.p = ps[0];
+    atomic_store(&ps[0]->owes, WEFT__OWED_NEXT | WEFT__OWED_WORK);
     put(ps[0], 0, 2);
     weft__runqput_next(&m, ps[0], &gs[10]);
     CHECK_EQ(m.owed, WEFT__OWED_NEXT);
