@@ -1,37 +1,36 @@
-/* The ticket: a thread keeps its G and may lose its P. Two Ms, two Gs, one or two Ps; a G computes,
-   enters (calls that may park, calls that never do), leaves, ends, or blocks for ever outside. Two
-   retakers, sysmon and a stop of the world, take Ps from Ms that are outside.
-   Held: whoever works on a P is its only owner (an M inside, a retaker, the idle list, an M that is just
-   woken with it); no P is lost; a G that was queued for want of a P runs in the end; a request that was
-   raised is settled: served by the M, or the P taken, or the P no more with this M.
+/* The ticket: a thread keeps its G and may lose its P. Two Ms, two Gs, one P or two; a G computes, makes
+   calls of both classes, hands its P over by a hint, ends, or blocks outside for ever. Two retakers,
+   sysmon and a stop of the world, want a P from an M that is outside. No further M may be made.
+   Held: who works on a P is its one owner (an M inside, a retaker, the idle list, an M that is woken with
+   it); no P is lost; a call that may park has a P; a G that was queued for want of a P runs in the end; a
+   request is settled: answered, or the P taken, or the P no more with that M.
    Words of TSO memory; only the Ms' stores wait in a buffer. A retaker's two, of m->p and of the settle
    lock, are seen together by whoever may look: under that lock. A step is what others can see: what a
    thread does to itself and to its own buffer goes with the step before or behind. */
 #define THREADS 2 /* 0 and 1 the Ms; as owners also 2, sysmon, and 3, the stop */
 #define WORDS 8
 #define INCALL(m) (m)
-#define MP(m) (2 + (m)) /* m->p: 0 none, else the P's number */
-#define TICKET(m) (4 + (m))
-#define SETTLE(m) (6 + (m))
+#define MP(m) (2 + (m))     /* m->p: the P's number, 0 none */
+#define TICKET(m) (4 + (m)) /* 1: REVOKE is up */
+#define SETTLE(m) (6 + (m)) /* the lock */
 #include "tso.h"
 
 #ifndef CALLS
-#define CALLS 2 /* that both Gs together make */
+#define CALLS 1 /* that both Gs together make */
 #endif
-#ifndef ROUNDS
 #define ROUNDS 1 /* of each retaker, at any time; sysmon makes more while work waits */
-#endif
 
-#define IDLE 4 /* who owns a P: a thread, or the idle list */
+#define IDLE 4  /* owner: the idle list */
+#define NO_P 9 /* there is no such P */
 byte owner[3];
-bool idle[3];              /* in the idle list */
+bool idle[3]; /* in the idle list */
 byte calls = CALLS;
 bool queued[3], begun[3], blocked[2];
-bool parked[2], note[2];
+bool parked[2], note[2], wanted;
 byte nextp[2];
 bool retake; /* the lock */
 #ifdef TWO_RETAKERS
-#define LOCK_RETAKE
+#define LOCK_RETAKE skip
 #else
 #define LOCK_RETAKE !retake -> retake = true
 #endif
@@ -42,20 +41,19 @@ byte entered[3]; /* the M that a G entered on */
 #define LEFT(t) t
 #endif
 #define WORK (queued[1] || queued[2])
-#define ANY_IDLE (idle[1] || idle[2])
 
-/* What a thread reads of its own words: its youngest store, be it still in the buffer. There is never
-   more than one store of m->p in it. */
+/* What an M reads of its own words: its youngest store, be it still in the buffer. There is never more
+   than one store of m->p in it. */
 #define STORED(t, v, x) buf[t] ?? [eval(v), x]
-#define OWN_P(t)                                                                                    \
-    (STORED(t, MP(t), 0) -> 0 : (STORED(t, MP(t), 1) -> 1 : (STORED(t, MP(t), 2) -> 2 : mem[MP(t)])))
 #ifdef TICKET_BY_OWNER
 #define PEACE(t) (STORED(t, TICKET(t), 0) || mem[TICKET(t)] == 0)
 #else
 #define PEACE(t) (mem[TICKET(t)] == 0)
 #endif
+#define OWN_P(t)                                                                                    \
+    (STORED(t, MP(t), 0) -> 0 : (STORED(t, MP(t), 1) -> 1 : (STORED(t, MP(t), 2) -> 2 : mem[MP(t)])))
 
-/* The sections of sched.lock: one step each, since what they touch is touched under it alone. */
+/* What is done under sched.lock is one step: what it touches is touched there alone. */
 inline pop_idle(t, first) {
     if
     :: first != 0 && idle[first] -> p = first
@@ -66,43 +64,49 @@ inline pop_idle(t, first) {
     if
     :: p != 0 -> assert(owner[p] == IDLE); idle[p] = false; owner[p] = t
     :: else
-    fi
+    fi;
+    wanted = false
 }
-/* An idle P for a parked M, if there are both. */
-inline startm() {
+/* An idle P for a parked M; none: whoever is about to park looks again. */
+inline wakep() {
     if
-    :: ANY_IDLE && (parked[0] || parked[1]) ->
-        wm = (parked[0] -> 0 : 1);
-        wp = (idle[1] -> 1 : 2);
-        assert(owner[wp] == IDLE);
-        idle[wp] = false;
-        owner[wp] = wm;
-        parked[wm] = false;
-        nextp[wm] = wp;
-        note[wm] = true;
-        wm = 0;
-        wp = 0
+    :: idle[1] || idle[2] ->
+        if
+        :: parked[0] || parked[1] ->
+            wm = (parked[0] -> 0 : 1);
+            wp = (idle[1] -> 1 : 2);
+            assert(owner[wp] == IDLE);
+            idle[wp] = false;
+            owner[wp] = wm;
+            parked[wm] = false;
+            nextp[wm] = wp;
+            note[wm] = true;
+            wm = 0;
+            wp = 0
+        :: else -> wanted = true
+        fi
     :: else
     fi
 }
-/* To the idle list, then (I5) a look at the queue behind it. Inside an atomic, which ends here. */
-inline give_up(t, q) {
-    assert(owner[q] == t && !idle[q]);
-    owner[q] = IDLE;
-    idle[q] = true;
-    q = 0
+inline put_idle(t) {
+    assert(owner[p] == t && !idle[p]);
+    owner[p] = IDLE;
+    idle[p] = true;
+    p = 0
 }
-inline look_behind() {
-#ifndef NO_RECHECK
+/* I2, I5: behind a P that was put on the idle list. */
+inline look_again() {
+#ifdef NO_RECHECK
+    skip
+#else
     atomic {
         if
-        :: WORK -> startm()
+        :: WORK -> wakep()
         :: else
         fi
     }
 #endif
 }
-
 inline acquire(t) {
     STORE(t, MP(t), p);
 #ifdef TICKET_BY_OWNER
@@ -110,6 +114,7 @@ inline acquire(t) {
 #endif
     oldp = p
 }
+inline lock_settle(t) { atomic { FENCE(t); mem[SETTLE(t)] == 0 -> mem[SETTLE(t)] = 1 } }
 
 proctype mach(byte t; byte g; byte p) {
     byte oldp, wm, wp;
@@ -123,8 +128,8 @@ user:
         if
         :: calls > 0 -> calls--; may = true
         :: calls > 0 -> calls--; may = false
+        :: begun[g] = false; may = true /* it ends: that, too, takes a P */
         :: blocked[t] = true; goto end_blocked
-        :: begun[g] = false; may = true /* it ends; that is an enter too */
         fi;
         /* enter */
 #ifdef LEAVE_WRONG
@@ -134,43 +139,35 @@ user:
     };
     /* light fence: nothing for the machine */
     if
-    :: PEACE(t) -> goto quick
+    :: PEACE(t) -> p = OWN_P(t); goto inside
     :: else
     fi;
     /* the slow way */
-    atomic { FENCE(t); mem[SETTLE(t)] == 0 -> mem[SETTLE(t)] = 1 };
-    atomic {
-        mem[TICKET(t)] = 0;
-        p = mem[MP(t)];
-        STORE(t, SETTLE(t), 0);
-        if
-        :: p == 0 && may -> goto get_p
-        :: p == 0 && !may -> goto inside
-        :: p != 0 && may -> /* a yield: the P stays here, for whoever is first in the queue */
-            assert(owner[p] == t);
-            goto yield
-        :: p != 0 -> STORE(t, MP(t), 0) /* the P is handed over: what a stop asks of any call, and a
-                                           slice of those that never park */
-        fi
-    };
-    atomic { FENCE(t); give_up(t, p) };
-    look_behind();
+    lock_settle(t);
     if
-    :: may -> goto queue_g
-    :: else -> goto inside
-    fi;
-quick:
-    atomic {
-        p = OWN_P(t);
-        if
-        :: p != 0 || !may -> goto inside
-        :: else
-        fi
-    };
-#ifdef NO_LOOK_AT_P
-    goto inside;
+    :: atomic { may ->
+            mem[TICKET(t)] = 0;
+            p = mem[MP(t)];
+            STORE(t, SETTLE(t), 0);
+            if
+            :: p != 0 -> assert(owner[p] == t); goto yield
+            :: else
+            fi
+        }
+    :: atomic { !may ->
+            p = mem[MP(t)];
+            STORE(t, MP(t), 0);
+#ifdef NO_STAY_UP
+            mem[TICKET(t)] = 0;
 #endif
-get_p:
+            STORE(t, SETTLE(t), 0);
+            if
+            :: p != 0 -> goto hand_over
+            :: else -> goto inside
+            fi
+        }
+    fi;
+    /* a P: its old one, if that is idle, or any; none: the G is queued */
     atomic {
         FENCE(t);
         pop_idle(t, oldp);
@@ -179,21 +176,35 @@ get_p:
         :: else
         fi
     };
-queue_g:
     atomic { FENCE(t); queued[g] = true; g = 0 };
+    atomic { wakep() };
 park:
-    /* Before it parks it looks once more, under the lock. */
     atomic {
         FENCE(t);
         if
-        :: WORK && ANY_IDLE -> pop_idle(t, 0); acquire(t); goto search
+        :: wanted -> pop_idle(t, 0)
+        :: else
+        fi;
+        if
+        :: p != 0 -> acquire(t); goto search
         :: else -> parked[t] = true; oldp = 0
         fi
     };
 end_m:
     atomic { note[t] -> note[t] = false; p = nextp[t]; nextp[t] = 0; acquire(t); goto search };
+hand_over:
+    atomic { FENCE(t); put_idle(t) };
+    look_again();
+    goto inside;
 yield:
     atomic { FENCE(t); queued[g] = true; g = 0 };
+schedule:
+    if
+    :: PEACE(t) -> skip
+    :: else -> /* what was asked is done: no G is held up here */
+        lock_settle(t);
+        atomic { mem[TICKET(t)] = 0; STORE(t, SETTLE(t), 0) }
+    fi;
 search:
     atomic {
         FENCE(t);
@@ -204,17 +215,25 @@ search:
         :: else -> STORE(t, MP(t), 0)
         fi
     };
-    atomic { FENCE(t); give_up(t, p) };
-    look_behind();
+    atomic { FENCE(t); put_idle(t) };
+    look_again();
     goto park;
 inside: /* works on its P, if it has one: twice, so that one that is taken meanwhile is seen */
     assert((p != 0 || !may) && (p == 0 || owner[p] == t));
     atomic {
         assert(p == 0 || owner[p] == t);
         if
-        :: begun[g] -> STORE(t, INCALL(LEFT(t)), 0); p = 0; goto user
-        :: else -> g = 0; goto search
+        :: !begun[g] -> g = 0; goto schedule
+        :: begun[g] -> p = 0; STORE(t, INCALL(LEFT(t)), 0); goto user
+        :: begun[g] && !may && p != 0 -> skip /* block_begin */
         fi
+    };
+    lock_settle(t);
+    atomic {
+        mem[TICKET(t)] = 1;
+        STORE(t, MP(t), 0);
+        STORE(t, SETTLE(t), 0);
+        goto hand_over
     };
 end_blocked:
     false
@@ -233,19 +252,16 @@ end_sight: /* p->m, read with no lock: it may be wrong by now */
         fi;
         meant = mem[MP(m)]
     };
-    atomic {
-        LOCK_RETAKE;
-        mem[TICKET(m)] = 1
-    };
+    atomic { LOCK_RETAKE; mem[TICKET(m)] = 1 };
 #ifndef NO_HEAVY
     FENCE(0);
     FENCE(1);
 #endif
-again:
+look:
     atomic {
         mem[SETTLE(m)] == 0;
         if
-        :: mem[TICKET(m)] == 0 -> retake = false; goto over /* served */
+        :: mem[TICKET(m)] == 0 -> retake = false; goto over /* answered */
         :: else -> mem[SETTLE(m)] = 1
         fi
     };
@@ -265,7 +281,7 @@ again:
 #ifdef PUT_BACK
             mem[TICKET(m)] = 1; /* and no new fence: that of the first look is thought to do */
 #endif
-            goto again
+            goto look
         }
     fi;
     atomic {
@@ -281,9 +297,9 @@ again:
         :: else -> assert(owner[p] == m); owner[p] = t; mem[MP(m)] = 0
         fi
     };
-    /* ours: a running M until the P is placed */
-    atomic { give_up(t, p) };
-    look_behind();
+    /* in its hands, until it is placed */
+    atomic { put_idle(t) };
+    look_again();
 over:
     atomic { m = 0; meant = 0; goto more }
 }
@@ -297,7 +313,7 @@ end:
     do
     :: p > 2 -> break
     :: p <= 2 ->
-        assert(owner[p] == 9 || idle[p] + (mem[MP(0)] == p) + (mem[MP(1)] == p) == 1);
+        assert(owner[p] == NO_P || idle[p] + (mem[MP(0)] == p) + (mem[MP(1)] == p) == 1);
         p++
     od
 }
@@ -309,12 +325,21 @@ init {
         begun[1] = true;
         begun[2] = true;
         run mach(0, 1, 1);
-        if
-        :: owner[2] = 1; mem[MP(1)] = 2; run mach(1, 2, 2)
-        :: owner[2] = 9; queued[2] = true; mem[INCALL(1)] = 1; parked[1] = true; run mach(1, 0, 0)
-        fi;
+#ifdef TWO_PS
+        owner[2] = 1;
+        mem[MP(1)] = 2;
+        run mach(1, 2, 2);
+#else
+        owner[2] = NO_P;
+        queued[2] = true;
+        mem[INCALL(1)] = 1;
+        parked[1] = true;
+        run mach(1, 0, 0);
+#endif
         run retaker(2);
+#ifndef ONE_RETAKER
         run retaker(3);
+#endif
         run machine();
         run judge()
     }
