@@ -65,7 +65,10 @@ inline pop_idle(t, first) {
     :: p != 0 -> assert(owner[p] == IDLE); idle[p] = false; owner[p] = t
     :: else
     fi;
-    wanted = false
+    if
+    :: first == 0 || p == 0 -> wanted = false
+    :: else
+    fi
 }
 /* An idle P for a parked M; none: whoever is about to park looks again. */
 inline wakep() {
