@@ -65,6 +65,16 @@ mutex breaks UNLOCK_UNDER_INNER
 mutex breaks HAND_TO_NOBODY
 mutex breaks FAST_PAST_WAITERS
 mutex breaks WAKE_BEFORE_DROP
+ticket holds
+ticket holds TWO_PS ONE_RETAKER CALLS=2
+ticket breaks NO_HEAVY
+ticket breaks TICKET_BY_OWNER
+ticket breaks TWO_RETAKERS
+ticket breaks PUT_BACK
+ticket breaks LEAVE_WRONG
+ticket breaks STALE_PM
+ticket breaks NO_RECHECK
+ticket breaks NO_STAY_UP
 EOF
 }
 
