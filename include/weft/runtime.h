@@ -65,6 +65,10 @@ WEFT_API WEFT_CHECK int weft_stop(weft_runtime *rt, weft_duration limit);
 /* P out: cancels what may be cancelled, waits for the Gs, frees everything, rt too: 0. A negative
    limit: no limit. -ETIMEDOUT: nothing freed, report logged, may be called again, by one thread at a time. -EDEADLK
    from a G of rt. Gs in plain weft_mutex_lock and the like end when their holder does */
+WEFT_API int weft_request_stop(weft_runtime *rt);
+/* - any: the first half of weft_stop, and from a G too: spawns are refused, what may be cancelled is,
+   the caller's own waits as well. 0, also the second time; WEFT_ENORUNTIME. weft_run then returns as
+   soon as app does; a runtime of weft_start still wants its weft_stop, which waits and frees */
 WEFT_API WEFT_CHECK int weft_submit(weft_runtime *rt, weft_fn fn, void *arg);
 /* - any: start a G from any thread; -ENOMEM -EAGAIN WEFT_ESTOPPING */
 WEFT_API weft_runtime *weft_current(void); /* - any: borrowed; NULL on a foreign thread */

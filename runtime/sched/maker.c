@@ -120,6 +120,7 @@ static void *maker_body(void *arg) {
     weft__thread_exact_timers();
     for (;;) {
         weft__watch_sleep(r, &watch);
+        weft__outside_look(r);
         for (;;) {
             weft__lock_take(&r->lock);
             weft__p *p = r->make_list;

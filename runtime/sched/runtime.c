@@ -256,6 +256,7 @@ static int runtime_new(weft__r **out, const weft_config *cfg, bool started) {
     }
     memset(r, 0, sizeof *r);
     atomic_store(&r->next_id, 1);
+    r->helper_due = INT64_MAX;
     int err = fill_config(r, cfg, started);
     if (err != 0) {
         weft__mem_free(r, sizeof *r);
@@ -300,15 +301,17 @@ static void claim_cancel(weft__g *g, void *arg) {
     }
 }
 
-static void cancel_all(weft__r *r) {
+uint32_t weft__cancel_all(weft__r *r) {
     weft__glist l = {0};
     weft__each_g(r, set_cancel, NULL);
     weft__fence_heavy();
     weft__each_g(r, claim_cancel, &l);
+    uint32_t n = l.len;
     weft__g *g;
     while ((g = weft__glist_pop(&l)) != NULL) {
         weft__inject(r, g);
     }
+    return n;
 }
 
 /* Until `when`, or till somebody says that it may be over. A G of another runtime parks: its P has
@@ -332,16 +335,27 @@ static void report_left(weft__r *r) {
     weft__dump(r, STDERR_FILENO, WEFT__REPORT_MOST);
 }
 
+static int64_t end_of(weft_duration limit) {
+    return limit < 0 ? INT64_MAX : weft_time_add(weft_time_at(weft__clock_now()), limit).ns;
+}
+
 /* Waits until no G is left; cancelling them if so told. On a thread that runs no G of r.
    Who starts one from outside enters it in the books before he looks at `stopping`; here it is the
    other way round, so a G that is started after all is waited for. */
 static int drain(weft__r *r, bool cancel, weft_duration limit) {
-    int64_t end = limit < 0 ? INT64_MAX : weft_time_add(weft_time_at(weft__clock_now()), limit).ns;
+    int64_t end = end_of(limit);
     bool closing = cancel;
     atomic_store(&r->draining, 1);
-    atomic_store(&r->stopping, closing);
+    if (cancel) {
+        atomic_store(&r->stopping, 1);
+        atomic_store(&r->cancelling, 1);
+    }
     weft__fence_full(); /* told before the books are read */
     while (!atomic_load(&r->dead)) {
+        if (!cancel && atomic_load(&r->cancelling) != 0) { /* asked for meanwhile */
+            cancel = closing = true;
+            end = end_of(limit);
+        }
         if (weft__no_g_left(r)) {
             if (closing) {
                 return 0;
@@ -352,7 +366,7 @@ static int drain(weft__r *r, bool cancel, weft_duration limit) {
             continue;
         }
         if (cancel) {
-            cancel_all(r);
+            weft__cancel_all(r);
         }
         int64_t now = weft__clock_now();
         if (cancel && now >= end) {

@@ -15,7 +15,7 @@
  * runq.c (ring and runnext), proc.c (find work, idle, wake), park.c (the wait word and its claim),
  * timers.c (heaps in the scheduler), maker.c (threads), watch.c (who looks after the poller while Ps
  * are idle), runtime.c (start, run, stop),
- * stuck.c (a program that is dead), report.c (what dumps and statistics read).
+ * outside.c (a stop asked for from anywhere), stuck.c (a program that is dead), report.c (what dumps and statistics read).
  *
  * Lock order, outermost first: a source's lock (channel, record, ...) > tset.lock > sched.lock >
  * gfree_lock, maker. No two locks of one rank are held together. No user code runs under any, and
@@ -369,6 +369,14 @@ struct weft_runtime {
     bool catches_overflow;
     _Atomic uint32_t
         users; /* threads inside that hold no G of it: submitters, wakers from outside */
+
+    /* from outside: outside.c */
+    _Atomic uint32_t cancelling;     /* a stop: every G has its cancel flag, or is about to */
+    _Atomic uint32_t cancel_settled; /* no G is in, or on its way to, a wait that a stop can end */
+    _Atomic uint32_t look_stuck;     /* something that spoke against being stuck has gone */
+    uint32_t rescans;                /* these three are the maker thread's */
+    int64_t rescan_at;
+    int64_t helper_due; /* when it is to look again if nobody wakes it; INT64_MAX: not */
 };
 
 /* ---- enter and leave --------------------------------------------------------------------------- */
@@ -517,6 +525,11 @@ WEFT__ALWAYS_INLINE int64_t weft__tset_min(weft__tset *ts) {
     return atomic_load_explicit(&ts->min_key, memory_order_acquire);
 }
 
+/* ---- from outside (outside.c) ------------------------------------------------------------------ */
+/* By the maker's thread, when its note was woken or helper_due has come: passes of a stop, a look for
+   a deadlock. */
+void weft__outside_look(weft__r *r);
+
 /* ---- threads (maker.c), life (runtime.c), the dead (stuck.c), reports (report.c) ---------------- */
 void weft__process_init(void); /* what is done once a process, before the first runtime */
 typedef struct weft__watch {   /* of the maker's thread: watch.c */
@@ -541,6 +554,7 @@ typedef enum weft__verdict { WEFT__ALIVE, WEFT__DEAD, WEFT__UNSURE } weft__verdi
 weft__verdict weft__checkdead(weft__r *r);
 void weft__stuck_report(weft__r *r);
 bool weft__cancel_claim(weft__g *g);
+uint32_t weft__cancel_all(weft__r *r); /* how many it woke. Not inside a call, and on no lock */
 void weft__log(weft__r *r, int level, const char *fmt, ...) WEFT_PRINTF(3, 4);
 void weft__describe_g(const weft__g *g, char *buf, size_t bytes);
 void weft__describe_g_start(const weft__g *g, char *buf, size_t bytes); /* and what it runs */

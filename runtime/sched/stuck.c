@@ -44,9 +44,12 @@ weft__verdict weft__checkdead(weft__r *r) {
     if (atomic_load(&r->leave_main) != 0 && !r->main_exited) {
         return WEFT__ALIVE;
     }
-    if ((r->cfg.flags & WEFT_STUCK_IGNORE) != 0 || r->dead || atomic_load(&r->stopping) != 0 ||
-        r->make_stop) {
+    if ((r->cfg.flags & WEFT_STUCK_IGNORE) != 0 || r->dead || r->make_stop) {
         return WEFT__ALIVE;
+    }
+    if (atomic_load(&r->stopping) != 0 &&
+        (atomic_load(&r->draining) != 0 || atomic_load(&r->cancel_settled) == 0)) {
+        return WEFT__ALIVE; /* whoever waits for the end has a limit; or it may still be cut off */
     }
     /* In this order: a G that counts has been injected once its submitter is no user any more, and
        nobody takes it from there while no M runs. */

@@ -60,10 +60,16 @@ static void round_once(weft__r *r, weft__watch *w) {
 void weft__watch_sleep(weft__r *r, weft__watch *w) {
     for (;;) {
         int64_t until = atomic_load(&r->rounds_on) != 0 ? weft__clock_now() + ROUND : INT64_MAX;
+        until = until < r->helper_due ? until : r->helper_due;
         if (weft__note_sleep_until(&r->maker_note, until)) {
             weft__note_clear(&r->maker_note);
             return;
         }
-        round_once(r, w);
+        if (atomic_load(&r->rounds_on) != 0) {
+            round_once(r, w);
+        }
+        if (weft__clock_now() >= r->helper_due) {
+            return;
+        }
     }
 }
