@@ -71,7 +71,21 @@ WEFT_API int weft_request_stop(weft_runtime *rt);
    soon as app does; a runtime of weft_start still wants its weft_stop, which waits and frees */
 WEFT_API WEFT_CHECK int weft_submit(weft_runtime *rt, weft_fn fn, void *arg);
 /* - any: start a G from any thread; -ENOMEM -EAGAIN WEFT_ESTOPPING */
+WEFT_API WEFT_CHECK int weft_call(weft_runtime *rt, weft_fn fn, void *arg, weft_time until,
+                                  int *result);
+/* P any: runs fn as a G of rt and waits for it: 0, and its result in *result, which may be NULL; else
+   fn was not run: -EINVAL -ENOMEM -EAGAIN WEFT_ESTOPPING WEFT_ENORUNTIME. From plain threads, and from Gs of any runtime.
+   From `until` on, or once rt is being stopped, each wait of fn that has tag ctx says -ECANCELED; the
+   call returns only after fn has, so arg may live on the caller's stack. Not ended by what ends the
+   caller's own waits */
 WEFT_API weft_runtime *weft_current(void); /* - any: borrowed; NULL on a foreign thread */
+
+/* Whom weft cannot see: a thread or a handler outside that may still wake a G of rt. While there is one
+   the program is not taken for dead, and a stop waits for the end within its limit: so the one who
+   wakes may well be the one who says that he is done. Counted. */
+WEFT_API void weft_external_begin(weft_runtime *rt); /* - any */
+WEFT_API void weft_external_end(weft_runtime *rt);
+/* - any: the last one has a deadlock looked for at once */
 WEFT_API int weft_procs(weft_runtime *rt); /* - any: how many Ps; WEFT_ENORUNTIME */
 WEFT_END
 #endif

@@ -1,5 +1,6 @@
 /*
- * What comes from outside a runtime and is no green thread of it: a stop that is asked for.
+ * What comes from outside a runtime and is no green thread of it: a stop that is asked for, wakers that
+ * weft cannot see.
  *
  * A request to stop cancels once on the caller's thread and leaves the rest to the maker's thread, since
  * one pass is not enough: a G that has looked at its cancel flag just before may go on into a held park,
@@ -15,6 +16,12 @@
  * From there (`cancel_settled`) the rest can only be woken by others, and a program in which nobody can
  * is stuck as ever, and said to be. If somebody waits for the end (`draining`) he makes passes of his own and has a
  * limit.
+ *
+ * Wakers that weft cannot see are counted (`externals`). While there are any the program is not stuck,
+ * and the runtime is not freed: the usual last words are a wake and then the end, and the wake may let
+ * main return. Who takes the count to zero has the maker's thread look for a deadlock, for all Ms may be
+ * asleep by then and nobody else would; it is never looked for on the thread that says so, which may be
+ * in a callback.
  */
 #include "sched/sched.h"
 
@@ -80,6 +87,39 @@ void weft__outside_look(weft__r *r) {
     weft__fence_full(); /* the note has been cleared: who sets it from here on wakes us again */
     int64_t due = stop_round(r);
     r->helper_due = earlier_of(due, look_for_dead(r));
+}
+
+void weft__look_again(weft__r *r) {
+    atomic_store(&r->look_stuck, 1);
+    weft__note_wake(&r->maker_note);
+}
+
+static weft__r *named_or_own(weft_runtime *rt, const char *call) {
+    weft__r *r = rt != NULL ? rt : weft_current();
+    if (r == NULL) {
+        weft__fatal("%s without a runtime, on a thread that has none", call);
+    }
+    return r;
+}
+
+WEFT_API void weft_external_begin(weft_runtime *rt) {
+    atomic_fetch_add(&named_or_own(rt, "weft_external_begin")->externals, 1);
+}
+
+WEFT_API void weft_external_end(weft_runtime *rt) {
+    weft__r *r = named_or_own(rt, "weft_external_end");
+    atomic_fetch_add(&r->users, 1); /* who waits for the count may free r behind it */
+    uint32_t before = atomic_fetch_sub(&r->externals, 1);
+    if (before == 0) {
+        weft__fatal("weft_external_end without a weft_external_begin");
+    }
+#ifndef WEFT_CANARY_EXTERNAL_END_LOOKS_NOT
+    if (before == 1) {
+        weft__look_again(r);
+        weft__note_wake(&r->drained);
+    }
+#endif
+    atomic_fetch_sub(&r->users, 1);
 }
 
 WEFT_API int weft_request_stop(weft_runtime *rt) {

@@ -331,6 +331,14 @@ static void wait_a_while(weft__r *r, int64_t when) {
 }
 
 static void report_left(weft__r *r) {
+    uint32_t externals = atomic_load(&r->externals);
+    if (externals != 0) {
+        weft__log(r, WEFT_LOG_ERROR,
+                  "%u weft_external_begin without an end after the limit of the stop", externals);
+    }
+    if (weft__no_g_left(r)) {
+        return;
+    }
     weft__log(r, WEFT_LOG_ERROR, "green threads are left behind after the limit of the stop");
     weft__dump(r, STDERR_FILENO, WEFT__REPORT_MOST);
 }
@@ -356,10 +364,11 @@ static int drain(weft__r *r, bool cancel, weft_duration limit) {
             cancel = closing = true;
             end = end_of(limit);
         }
-        if (weft__no_g_left(r)) {
-            if (closing) {
-                return 0;
-            }
+        bool gone = weft__no_g_left(r);
+        if (gone && closing && atomic_load(&r->externals) == 0) {
+            return 0;
+        }
+        if (gone && !closing) {
             closing = true; /* the rest has run to its end: from here nobody begins */
             atomic_store(&r->stopping, 1);
             weft__fence_full();

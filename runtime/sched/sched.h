@@ -15,7 +15,8 @@
  * runq.c (ring and runnext), proc.c (find work, idle, wake), park.c (the wait word and its claim),
  * timers.c (heaps in the scheduler), maker.c (threads), watch.c (who looks after the poller while Ps
  * are idle), runtime.c (start, run, stop),
- * outside.c (a stop asked for from anywhere), stuck.c (a program that is dead), report.c (what dumps and statistics read).
+ * outside.c (a stop asked for from anywhere, wakers that weft cannot see), call.c (a G that somebody
+ * outside waits for), stuck.c (a program that is dead), report.c (what dumps and statistics read).
  *
  * Lock order, outermost first: a source's lock (channel, record, ...) > tset.lock > sched.lock >
  * gfree_lock, maker. No two locks of one rank are held together. No user code runs under any, and
@@ -105,6 +106,8 @@ typedef enum weft__reason {
     WEFT__WAIT_ACCEPT,
     WEFT__WAIT_CONNECT,
     WEFT__WAIT_WRITE_TURN,
+    WEFT__WAIT_CALL,
+    WEFT__WAIT_TRIGGER,
     WEFT__REASONS
 } weft__reason;
 extern const char *const weft__reason_text[WEFT__REASONS];
@@ -130,7 +133,8 @@ struct weft__g {
     /* born, parked: one line */
     weft_fn fn;
     void *arg;
-    weft_cb at_exit; /* given arg if the body ends by weft_exit; set and cleared by the body */
+    void (*at_exit)(void *arg, int result); /* if the body ends by weft_exit, given its arg; set and
+                                               cleared by the body */
     const void *created_at; /* return address of the call that made it */
     uint64_t id;
     long thread;        /* which thread ran it last, for the migrations count */
@@ -373,6 +377,8 @@ struct weft_runtime {
     /* from outside: outside.c */
     _Atomic uint32_t cancelling;     /* a stop: every G has its cancel flag, or is about to */
     _Atomic uint32_t cancel_settled; /* no G is in, or on its way to, a wait that a stop can end */
+    _Atomic uint32_t externals;      /* who may wake a G though weft cannot see him; holds the runtime */
+    _Atomic uint32_t abroad;         /* Gs that wait for something of another runtime */
     _Atomic uint32_t look_stuck;     /* something that spoke against being stuck has gone */
     uint32_t rescans;                /* these three are the maker thread's */
     int64_t rescan_at;
@@ -529,6 +535,18 @@ WEFT__ALWAYS_INLINE int64_t weft__tset_min(weft__tset *ts) {
 /* By the maker's thread, when its note was woken or helper_due has come: passes of a stop, a look for
    a deadlock. */
 void weft__outside_look(weft__r *r);
+void weft__look_again(weft__r *r); /* a reason not to be stuck has gone: the maker's thread looks */
+/* Around a wait of a G of m->r whose end is due to runtime r (compared only): r may be another. */
+WEFT__ALWAYS_INLINE void weft__abroad_begin(weft__m *m, const weft__r *r) {
+    if (weft__unlikely(m->r != NULL && m->r != r)) {
+        atomic_fetch_add(&m->r->abroad, 1);
+    }
+}
+WEFT__ALWAYS_INLINE void weft__abroad_end(weft__m *m, const weft__r *r) {
+    if (weft__unlikely(m->r != NULL && m->r != r)) {
+        atomic_fetch_sub(&m->r->abroad, 1); /* by its own G: whose M looks when it parks */
+    }
+}
 
 /* ---- threads (maker.c), life (runtime.c), the dead (stuck.c), reports (report.c) ---------------- */
 void weft__process_init(void); /* what is done once a process, before the first runtime */

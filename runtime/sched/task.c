@@ -66,11 +66,11 @@ WEFT_API void weft_exit(int result) {
     }
     weft__g *g = m->g;
     g->by_exit = true;
-    weft_cb at_exit = g->at_exit;
+    void (*at_exit)(void *, int) = g->at_exit;
     if (at_exit != NULL) {
         g->at_exit = NULL;
         weft__leave(m);
-        at_exit(g->arg);
+        at_exit(g->arg, result);
         m = weft__enter();
     }
     weft__g_exit(m, result);

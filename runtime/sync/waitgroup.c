@@ -41,8 +41,9 @@ struct job {
     void *arg;
 };
 
-static void job_ends(void *arg) {
+static void job_ends(void *arg, int result) {
     struct job *j = arg;
+    (void)result;
     weft_waitgroup_done(j->w);
 }
 
@@ -52,7 +53,7 @@ static int job_body(void *arg) {
     g->at_exit = job_ends;
     int result = j->fn(j->arg);
     g->at_exit = NULL;
-    job_ends(j);
+    job_ends(j, result);
     return result;
 }
 

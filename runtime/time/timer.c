@@ -282,9 +282,12 @@ static int park(weft__m **pm, weft_timer *t, weft__tset *ts, weft_time *nominal,
     if (t->armed && t->k.t.pos == 0 && put_in(ts, t, &earlier) != 0) {
         weft__claim(m->g, w.gen, WEFT__BY_NOMEM);
     }
+    const weft__r *r = t->r; /* to compare: it may go meanwhile, and the timer too */
+    weft__abroad_begin(m, r);
     weft__tset_unlock_earlier(m, ts, t->r, t->when, earlier);
     weft__cause cause;
     *pm = weft__park_free(m, deadline, WEFT__WAIT_TIMER, t, site, &cause);
+    weft__abroad_end(*pm, r);
     if (cause == WEFT__BY_SOURCE) {
         weft__waiter_await(&w);
         return w.result;
