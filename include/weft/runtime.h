@@ -58,7 +58,7 @@ WEFT_API WEFT_CHECK int weft_run(weft_fn app, void *arg, const weft_config *cfg,
    the calling thread, which keeps its signal mask: Ctrl-C goes on working. When app returns the
    rest is cancelled; after weft_exit in app the rest runs to its end. cfg and status may be NULL */
 
-/* Embedding. rt == NULL means the runtime of the calling G. */
+/* Embedding. rt == NULL means the runtime of the calling G or attached thread. */
 WEFT_API WEFT_CHECK int weft_start(weft_runtime **out, const weft_config *cfg);
 /* - any: on return it accepts work */
 WEFT_API WEFT_CHECK int weft_stop(weft_runtime *rt, weft_duration limit);
@@ -78,7 +78,16 @@ WEFT_API WEFT_CHECK int weft_call(weft_runtime *rt, weft_fn fn, void *arg, weft_
    From `until` on, or once rt is being stopped, each wait of fn that has tag ctx says -ECANCELED; the
    call returns only after fn has, so arg may live on the caller's stack. Not ended by what ends the
    caller's own waits */
-WEFT_API weft_runtime *weft_current(void); /* - any: borrowed; NULL on a foreign thread */
+WEFT_API weft_runtime *weft_current(void);
+/* - any: borrowed; that of the calling G, else what the thread is attached to; NULL on a foreign thread */
+WEFT_API WEFT_CHECK int weft_attach(weft_runtime *rt);
+/* - any: this plain thread has rt from here on: it may make timers, conns, listeners and Gs of it. It
+   stays a plain thread, and no hold: once rt has been stopped it has none, and such calls say
+   WEFT_ENORUNTIME. Nests, with other runtimes too: the innermost counts. NULL: the one it has, once
+   more. -ENOMEM, WEFT_ESTOPPING, WEFT_ENORUNTIME. From a G of rt 0 and nothing changes, nor does it at
+   weft_detach: what may be called from everywhere need not ask. From a G of another runtime -EBUSY */
+WEFT_API void
+weft_detach(void); /* - any: also done at thread exit. Without an attach nothing happens */
 
 /* Whom weft cannot see: a thread or a handler outside that may still wake a G of rt. While there is one
    the program is not taken for dead, and a stop waits for the end within its limit: so the one who

@@ -151,7 +151,7 @@ WEFT_API int weft_call(weft_runtime *rt, weft_fn fn, void *arg, weft_time until,
     }
     struct call c = {.fn = fn, .arg = arg};
     weft__m *m = weft__enter();
-    weft__r *r = rt != NULL ? rt : m->r;
+    weft__r *taken = rt == NULL ? weft__r_take() : NULL, *r = rt != NULL ? rt : taken;
     int err = WEFT_ENORUNTIME;
     if (r != NULL) {
         weft__abroad_begin(m, r);
@@ -159,6 +159,7 @@ WEFT_API int weft_call(weft_runtime *rt, weft_fn fn, void *arg, weft_time until,
         err = weft__g_start(m, r, call_body, &c, site);
         atomic_fetch_sub(&r->users, 1);
     }
+    weft__r_give(taken); /* from here fn's G holds it */
     weft__leave(m);
     if (err == 0) {
         wait_for_end(&c, until.ns, site);

@@ -94,20 +94,24 @@ void weft__look_again(weft__r *r) {
     weft__note_wake(&r->maker_note);
 }
 
-static weft__r *named_or_own(weft_runtime *rt, const char *call) {
-    weft__r *r = rt != NULL ? rt : weft_current();
-    if (r == NULL) {
-        weft__fatal("%s without a runtime, on a thread that has none", call);
-    }
-    return r;
+WEFT__COLD WEFT__NORETURN static void no_runtime(const char *call) {
+    weft__fatal("%s without a runtime, on a thread that has none", call);
 }
 
 WEFT_API void weft_external_begin(weft_runtime *rt) {
-    atomic_fetch_add(&named_or_own(rt, "weft_external_begin")->externals, 1);
+    weft__r *taken = rt == NULL ? weft__r_take() : NULL, *r = rt != NULL ? rt : taken;
+    if (r == NULL) {
+        no_runtime("weft_external_begin");
+    }
+    atomic_fetch_add(&r->externals, 1);
+    weft__r_give(taken);
 }
 
 WEFT_API void weft_external_end(weft_runtime *rt) {
-    weft__r *r = named_or_own(rt, "weft_external_end");
+    weft__r *taken = rt == NULL ? weft__r_take() : NULL, *r = rt != NULL ? rt : taken;
+    if (r == NULL) {
+        no_runtime("weft_external_end");
+    }
     atomic_fetch_add(&r->users, 1); /* who waits for the count may free r behind it */
     uint32_t before = atomic_fetch_sub(&r->externals, 1);
     if (before == 0) {
@@ -120,10 +124,11 @@ WEFT_API void weft_external_end(weft_runtime *rt) {
     }
 #endif
     atomic_fetch_sub(&r->users, 1);
+    weft__r_give(taken);
 }
 
 WEFT_API int weft_request_stop(weft_runtime *rt) {
-    weft__r *r = rt != NULL ? rt : weft_current();
+    weft__r *taken = rt == NULL ? weft__r_take() : NULL, *r = rt != NULL ? rt : taken;
     if (r == NULL) {
         return WEFT_ENORUNTIME;
     }
@@ -136,5 +141,6 @@ WEFT_API int weft_request_stop(weft_runtime *rt) {
         weft__note_wake(&r->drained);
     }
     atomic_fetch_sub(&r->users, 1);
+    weft__r_give(taken);
     return 0;
 }

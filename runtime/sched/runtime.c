@@ -399,8 +399,17 @@ static void keep_dead(weft__r *r) {
     weft__lock_drop(&lock);
 }
 
+/* They are inside for a moment only. */
+static void wait_for_users(weft__r *r) {
+    while (atomic_load(&r->users) != 0) {
+        wait_a_while(r, weft__clock_now() + 20 * WEFT_MICROSECOND);
+    }
+}
+
 static void teardown(weft__r *r) {
     bool dead = atomic_load(&r->dead);
+    weft__attach_detach_all(r);
+    wait_for_users(r); /* of the attached, before what they use goes */
     weft__maker_stop(r);
     weft__ms_stop(r);
     void (*net_stop)(weft__r *) = atomic_load(&r->net_stop);
@@ -413,9 +422,10 @@ static void teardown(weft__r *r) {
     }
     close_tsets(r);
     /* Calls from outside that were under way have been told to end. */
-    while (atomic_load(&r->users) != 0 || atomic_load(&r->conns_open) != 0) {
+    while (atomic_load(&r->conns_open) != 0) {
         wait_a_while(r, weft__clock_now() + 20 * WEFT_MICROSECOND);
     }
+    wait_for_users(r);
     free_parts(r);
 }
 
@@ -498,11 +508,17 @@ static int run_here(weft__r *r, weft_fn app, void *arg, const void *site) {
     return err;
 }
 
+/* Of the calling G. To run or stop a runtime a thread may well be attached to it. */
+static weft__r *own_runtime(void) {
+    weft__m *m = weft__m_self();
+    return m != NULL ? m->r : NULL;
+}
+
 WEFT_API int weft_run(weft_fn app, void *arg, const weft_config *cfg, int *status) {
     if (app == NULL) {
         return -EINVAL;
     }
-    if (weft_current() != NULL) {
+    if (own_runtime() != NULL) {
         return -EDEADLK;
     }
     weft__r *r;
@@ -556,7 +572,7 @@ WEFT_API int weft_stop(weft_runtime *rt, weft_duration limit) {
     if (rt == NULL) {
         return -EINVAL;
     }
-    if (weft_current() == rt || !rt->started) {
+    if (own_runtime() == rt || !rt->started) {
         return -EDEADLK;
     }
     int err = drain(rt, true, limit);
@@ -570,18 +586,21 @@ WEFT_API int weft_stop(weft_runtime *rt, weft_duration limit) {
 WEFT_API int weft_submit(weft_runtime *rt, weft_fn fn, void *arg) {
     const void *site = weft__caller();
     weft__m *m = weft__enter();
-    weft__r *r = rt != NULL ? rt : m->r;
+    weft__r *taken = rt == NULL ? weft__r_take() : NULL, *r = rt != NULL ? rt : taken;
     int err = WEFT_ENORUNTIME;
     if (r != NULL) {
         atomic_fetch_add(&r->users, 1);
         err = weft__g_start(m, r, fn, arg, site);
         atomic_fetch_sub(&r->users, 1);
     }
+    weft__r_give(taken);
     weft__leave(m);
     return err;
 }
 
 WEFT_API int weft_procs(weft_runtime *rt) {
-    weft__r *r = rt != NULL ? rt : weft_current();
-    return r != NULL ? r->nprocs : WEFT_ENORUNTIME;
+    weft__r *taken = rt == NULL ? weft__r_take() : NULL, *r = rt != NULL ? rt : taken;
+    int procs = r != NULL ? r->nprocs : WEFT_ENORUNTIME;
+    weft__r_give(taken);
+    return procs;
 }

@@ -16,7 +16,7 @@
  * timers.c (heaps in the scheduler), maker.c (threads), watch.c (who looks after the poller while Ps
  * are idle), runtime.c (start, run, stop),
  * outside.c (a stop asked for from anywhere, wakers that weft cannot see), call.c (a G that somebody
- * outside waits for), stuck.c (a program that is dead), report.c (what dumps and statistics read).
+ * outside waits for), attach.c (plain threads with a runtime), stuck.c (a program that is dead), report.c (what dumps and statistics read).
  *
  * Lock order, outermost first: a source's lock (channel, record, ...) > tset.lock > sched.lock >
  * gfree_lock, maker. No two locks of one rank are held together. No user code runs under any, and
@@ -135,7 +135,7 @@ struct weft__g {
     void *arg;
     void (*at_exit)(void *arg, int result); /* if the body ends by weft_exit, given its arg; set and
                                                cleared by the body */
-    const void *created_at; /* return address of the call that made it */
+    const void *created_at;                 /* return address of the call that made it */
     uint64_t id;
     long thread;        /* which thread ran it last, for the migrations count */
     const void *object; /* what it waits on */
@@ -297,9 +297,10 @@ struct weft__m {
     weft__note nap;  /* a spinner's nap */
     weft__p *nextp;  /* the P it is woken with */
     weft__m *idle_link, *all_link;
-    bool main;         /* the thread that called weft_run */
-    _Atomic bool exit; /* set before a wake: leave the scheduler */
-    bool parked;       /* on the idle list */
+    struct weft__attach *attach; /* a plain thread's: attach.c */
+    bool main;                   /* the thread that called weft_run */
+    _Atomic bool exit;           /* set before a wake: leave the scheduler */
+    bool parked;                 /* on the idle list */
     long thread;
     pthread_t pthread;
 };
@@ -377,10 +378,11 @@ struct weft_runtime {
     /* from outside: outside.c */
     _Atomic uint32_t cancelling;     /* a stop: every G has its cancel flag, or is about to */
     _Atomic uint32_t cancel_settled; /* no G is in, or on its way to, a wait that a stop can end */
-    _Atomic uint32_t externals;      /* who may wake a G though weft cannot see him; holds the runtime */
-    _Atomic uint32_t abroad;         /* Gs that wait for something of another runtime */
-    _Atomic uint32_t look_stuck;     /* something that spoke against being stuck has gone */
-    uint32_t rescans;                /* these three are the maker thread's */
+    _Atomic uint32_t externals; /* who may wake a G though weft cannot see him; holds the runtime */
+    _Atomic uint32_t abroad;    /* Gs that wait for something of another runtime */
+    _Atomic uint32_t look_stuck;   /* something that spoke against being stuck has gone */
+    struct weft__attach *attached; /* attach.c */
+    uint32_t rescans;              /* these three are the maker thread's */
     int64_t rescan_at;
     int64_t helper_due; /* when it is to look again if nobody wakes it; INT64_MAX: not */
 };
@@ -535,6 +537,13 @@ WEFT__ALWAYS_INLINE int64_t weft__tset_min(weft__tset *ts) {
 /* By the maker's thread, when its note was woken or helper_due has come: passes of a stop, a look for
    a deadlock. */
 void weft__outside_look(weft__r *r);
+/* The runtime that a call without one means: the G's, else what the thread is attached to, held till
+   it is given back (attach.c). NULL: none. Inside a call or not. */
+weft__r *weft__r_take(void);
+void weft__r_give(weft__r *r);            /* by the same caller; NULL is fine */
+weft__r *weft__attached_take(weft__m *m); /* of a caller that is known to be no G */
+void weft__attach_thread_ends(weft__m *m);
+void weft__attach_detach_all(weft__r *r); /* a stop: no attached thread gets at r from here on */
 void weft__look_again(weft__r *r); /* a reason not to be stuck has gone: the maker's thread looks */
 /* Around a wait of a G of m->r whose end is due to runtime r (compared only): r may be another. */
 WEFT__ALWAYS_INLINE void weft__abroad_begin(weft__m *m, const weft__r *r) {
