@@ -95,6 +95,21 @@ weft_detach(void); /* - any: also done at thread exit. Without an attach nothing
 WEFT_API void weft_external_begin(weft_runtime *rt); /* - any */
 WEFT_API void weft_external_end(weft_runtime *rt);
 /* - any: the last one has a deadlock looked for at once */
+
+/* A function that may be started from a signal handler, as a G of rt. It runs in one G at a time; fires
+   that come meanwhile start it once more when that has ended. While a trigger lives its runtime is not
+   taken for dead. It outlives a stop of its runtime, and does nothing any more. */
+typedef struct weft_trigger weft_trigger;
+WEFT_API WEFT_CHECK int weft_trigger_new(weft_trigger **out, weft_runtime *rt, weft_fn fn,
+                                         void *arg);
+/* - any: -EINVAL -ENOMEM WEFT_ESTOPPING WEFT_ENORUNTIME */
+WEFT_API void weft_trigger_fire(weft_trigger *t);
+/* - any sig: fn is started once for any number of fires not yet seen; what comes when a stop has begun is
+   dropped. While there is no room for another G (max_gs, memory) the start is put off. errno is kept */
+WEFT_API void weft_trigger_free(weft_trigger *t);
+/* P any: waits for a running fn, unless called by it; what was fired and not begun is dropped. Not in a
+   handler. A fire by a handler that was still running is dropped too, or taken for one of a trigger
+   that has been made since. NULL is fine */
 WEFT_API int weft_procs(weft_runtime *rt); /* - any: how many Ps; WEFT_ENORUNTIME */
 WEFT_END
 #endif

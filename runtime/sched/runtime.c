@@ -411,6 +411,7 @@ static void teardown(weft__r *r) {
     weft__attach_detach_all(r);
     wait_for_users(r); /* of the attached, before what they use goes */
     weft__maker_stop(r);
+    weft__triggers_stop(r);
     weft__ms_stop(r);
     void (*net_stop)(weft__r *) = atomic_load(&r->net_stop);
     if (net_stop != NULL) {

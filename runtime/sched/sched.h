@@ -16,7 +16,8 @@
  * timers.c (heaps in the scheduler), maker.c (threads), watch.c (who looks after the poller while Ps
  * are idle), runtime.c (start, run, stop),
  * outside.c (a stop asked for from anywhere, wakers that weft cannot see), call.c (a G that somebody
- * outside waits for), attach.c (plain threads with a runtime), stuck.c (a program that is dead), report.c (what dumps and statistics read).
+ * outside waits for), attach.c (plain threads with a runtime), trigger.c
+ * (starts by signal handlers), stuck.c (a program that is dead), report.c (what dumps and statistics read).
  *
  * Lock order, outermost first: a source's lock (channel, record, ...) > tset.lock > sched.lock >
  * gfree_lock, maker. No two locks of one rank are held together. No user code runs under any, and
@@ -380,7 +381,10 @@ struct weft_runtime {
     _Atomic uint32_t cancel_settled; /* no G is in, or on its way to, a wait that a stop can end */
     _Atomic uint32_t externals; /* who may wake a G though weft cannot see him; holds the runtime */
     _Atomic uint32_t abroad;    /* Gs that wait for something of another runtime */
-    _Atomic uint32_t look_stuck;   /* something that spoke against being stuck has gone */
+    _Atomic uint32_t look_stuck;          /* something that spoke against being stuck has gone */
+    _Atomic(struct weft_trigger *) fired; /* push list, newest first; trigger.c has these three */
+    struct weft_trigger *triggers;
+    _Atomic uint32_t ntriggers;
     struct weft__attach *attached; /* attach.c */
     uint32_t rescans;              /* these three are the maker thread's */
     int64_t rescan_at;
@@ -534,8 +538,8 @@ WEFT__ALWAYS_INLINE int64_t weft__tset_min(weft__tset *ts) {
 }
 
 /* ---- from outside (outside.c) ------------------------------------------------------------------ */
-/* By the maker's thread, when its note was woken or helper_due has come: passes of a stop, a look for
-   a deadlock. */
+/* By the maker's thread, when its note was woken or helper_due has come: triggers, passes of a stop, a
+   look for a deadlock. */
 void weft__outside_look(weft__r *r);
 /* The runtime that a call without one means: the G's, else what the thread is attached to, held till
    it is given back (attach.c). NULL: none. Inside a call or not. */
@@ -544,6 +548,8 @@ void weft__r_give(weft__r *r);            /* by the same caller; NULL is fine */
 weft__r *weft__attached_take(weft__m *m); /* of a caller that is known to be no G */
 void weft__attach_thread_ends(weft__m *m);
 void weft__attach_detach_all(weft__r *r); /* a stop: no attached thread gets at r from here on */
+int64_t weft__triggers_run(weft__r *r);   /* by the maker's thread; when it is to look again */
+void weft__triggers_stop(weft__r *r);     /* that thread has ended, and no G is left */
 void weft__look_again(weft__r *r); /* a reason not to be stuck has gone: the maker's thread looks */
 /* Around a wait of a G of m->r whose end is due to runtime r (compared only): r may be another. */
 WEFT__ALWAYS_INLINE void weft__abroad_begin(weft__m *m, const weft__r *r) {

@@ -38,7 +38,8 @@ static bool something_may_come(weft__r *r) {
 /* Somebody who is no part of r may wake a G of it. Whoever takes back the last word of this kind has
    the maker's thread look again, or is a G, and so looked at when it parks. */
 static bool has_outsiders(weft__r *r) {
-    return atomic_load(&r->externals) != 0 || atomic_load(&r->abroad) != 0;
+    return atomic_load(&r->externals) != 0 || atomic_load(&r->abroad) != 0 ||
+           atomic_load(&r->ntriggers) != 0;
 }
 
 weft__verdict weft__checkdead(weft__r *r) {
