@@ -553,11 +553,17 @@ void weft__triggers_stop(weft__r *r);     /* that thread has ended, and no G is 
 void weft__look_again(weft__r *r); /* a reason not to be stuck has gone: the maker's thread looks */
 /* Around a wait of a G of m->r whose end is due to runtime r (compared only): r may be another. */
 WEFT__ALWAYS_INLINE void weft__abroad_begin(weft__m *m, const weft__r *r) {
+#ifdef WEFT_CANARY_WAITS_ABROAD_UNCOUNTED
+    r = m->r;
+#endif
     if (weft__unlikely(m->r != NULL && m->r != r)) {
         atomic_fetch_add(&m->r->abroad, 1);
     }
 }
 WEFT__ALWAYS_INLINE void weft__abroad_end(weft__m *m, const weft__r *r) {
+#ifdef WEFT_CANARY_WAITS_ABROAD_UNCOUNTED
+    r = m->r;
+#endif
     if (weft__unlikely(m->r != NULL && m->r != r)) {
         atomic_fetch_sub(&m->r->abroad, 1); /* by its own G: whose M looks when it parks */
     }
