@@ -8,7 +8,8 @@
              mutex, not in an inline callback
        -     never waits and never switches
        any   by green threads and plain threads, across runtimes
-       G     by green threads only: elsewhere WEFT_ENORUNTIME
+       G     by green threads; what makes something also by plain threads attached to a runtime:
+             elsewhere WEFT_ENORUNTIME
        out   by plain threads, or by a green thread of another runtime
        sig   in a signal handler too
        ctx   returns -ECANCELED or -ETIMEDOUT as soon as the caller's context has ended. Calls

@@ -62,16 +62,58 @@ WEFT_API WEFT_CHECK int weft_run(weft_fn app, void *arg, const weft_config *cfg,
    the calling thread, which keeps its signal mask: Ctrl-C goes on working. When app returns the
    rest is cancelled; after weft_exit in app the rest runs to its end. cfg and status may be NULL */
 
-/* Embedding. rt == NULL means the runtime of the calling G. */
+/* Embedding. rt == NULL means the runtime of the calling G or attached thread. */
 WEFT_API WEFT_CHECK int weft_start(weft_runtime **out, const weft_config *cfg);
 /* - any: on return it accepts work */
 WEFT_API WEFT_CHECK int weft_stop(weft_runtime *rt, weft_duration limit);
 /* P out: cancels what may be cancelled, waits for the Gs, frees everything, rt too: 0. A negative
    limit: no limit. -ETIMEDOUT: nothing freed, report logged, may be called again, by one thread at a time. -EDEADLK
    from a G of rt. Gs in plain weft_mutex_lock and the like end when their holder does */
+WEFT_API int weft_request_stop(weft_runtime *rt);
+/* - any: the first half of weft_stop, and from a G too: spawns are refused, what may be cancelled is,
+   the caller's own waits as well. 0, also the second time; WEFT_ENORUNTIME. weft_run then returns as
+   soon as app does; a runtime of weft_start still wants its weft_stop, which waits and frees */
 WEFT_API WEFT_CHECK int weft_submit(weft_runtime *rt, weft_fn fn, void *arg);
 /* - any: start a G from any thread; -ENOMEM -EAGAIN WEFT_ESTOPPING */
-WEFT_API weft_runtime *weft_current(void); /* - any: borrowed; NULL on a foreign thread */
+WEFT_API WEFT_CHECK int weft_call(weft_runtime *rt, weft_fn fn, void *arg, weft_time until,
+                                  int *result);
+/* P any: runs fn as a G of rt and waits for it: 0, and its result in *result, which may be NULL; else
+   fn was not run: -EINVAL -ENOMEM -EAGAIN WEFT_ESTOPPING WEFT_ENORUNTIME. From plain threads, and from Gs of any runtime.
+   From `until` on, or once rt is being stopped, each wait of fn that has tag ctx says -ECANCELED; the
+   call returns only after fn has, so arg may live on the caller's stack. Not ended by what ends the
+   caller's own waits */
+WEFT_API weft_runtime *weft_current(void);
+/* - any: borrowed; that of the calling G, else what the thread is attached to; NULL on a foreign thread */
+WEFT_API WEFT_CHECK int weft_attach(weft_runtime *rt);
+/* - any: this plain thread has rt from here on: it may make timers, conns, listeners and Gs of it. It
+   stays a plain thread, and no hold: once rt has been stopped it has none, and such calls say
+   WEFT_ENORUNTIME. Nests, with other runtimes too: the innermost counts. NULL: the one it has, once
+   more. -ENOMEM, WEFT_ESTOPPING, WEFT_ENORUNTIME. From a G of rt 0 and nothing changes, nor does it at
+   weft_detach: what may be called from everywhere need not ask. From a G of another runtime -EBUSY */
+WEFT_API void
+weft_detach(void); /* - any: also done at thread exit. Without an attach nothing happens */
+
+/* Whom weft cannot see: a thread or a handler outside that may still wake a G of rt. While there is one
+   the program is not taken for dead, and a stop waits for the end within its limit: so the one who
+   wakes may well be the one who says that he is done. Counted. */
+WEFT_API void weft_external_begin(weft_runtime *rt); /* - any */
+WEFT_API void weft_external_end(weft_runtime *rt);
+/* - any: the last one has a deadlock looked for at once */
+
+/* A function that may be started from a signal handler, as a G of rt. It runs in one G at a time; fires
+   that come meanwhile start it once more when that has ended. While a trigger lives its runtime is not
+   taken for dead. It outlives a stop of its runtime, and does nothing any more. */
+typedef struct weft_trigger weft_trigger;
+WEFT_API WEFT_CHECK int weft_trigger_new(weft_trigger **out, weft_runtime *rt, weft_fn fn,
+                                         void *arg);
+/* - any: -EINVAL -ENOMEM WEFT_ESTOPPING WEFT_ENORUNTIME */
+WEFT_API void weft_trigger_fire(weft_trigger *t);
+/* - any sig: fn is started once for any number of fires not yet seen; what comes when a stop has begun is
+   dropped. While there is no room for another G (max_gs, memory) the start is put off. errno is kept */
+WEFT_API void weft_trigger_free(weft_trigger *t);
+/* P any: waits for a running fn, unless called by it; what was fired and not begun is dropped. Not in a
+   handler. A fire by a handler that was still running is dropped too, or taken for one of a trigger
+   that has been made since. NULL is fine */
 WEFT_API int weft_procs(weft_runtime *rt); /* - any: how many Ps; WEFT_ENORUNTIME */
 WEFT_END
 #endif

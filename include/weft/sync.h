@@ -50,8 +50,8 @@ WEFT_API WEFT_CHECK int weft_waitgroup_wait_until(weft_waitgroup *w, weft_time u
 
 /* The bridge from callbacks: set in the callback of any library on any thread, wait in a G. Stays
    set until reset. The setter does not touch it once a waiter can return, so it may live on the
-   waiter's stack. A program whose plain threads wake its green threads runs under weft_start, or
-   with WEFT_STUCK_IGNORE: weft cannot know that somebody will come, and takes it for dead. */
+   waiter's stack. Where nobody but a plain thread is left to set it, weft_run takes the program for
+   dead: weft_external_begin tells it that somebody will come. */
 WEFT_API void weft_event_set(weft_event *e);          /* - any */
 WEFT_API void weft_event_reset(weft_event *e);        /* - any */
 WEFT_API bool weft_event_is_set(const weft_event *e); /* - any */

@@ -77,7 +77,7 @@ static void fill(weft__r *r, weft_stats *s) {
 
 WEFT_API int weft_stats_read(weft_runtime *rt, weft_stats *out, size_t bytes) {
     weft__m *m = weft__enter_nopark();
-    weft__r *r = rt != NULL ? rt : m->r;
+    weft__r *taken = rt == NULL ? weft__r_take() : NULL, *r = rt != NULL ? rt : taken;
     int err = WEFT_ENORUNTIME;
     if (out == NULL) {
         err = -EINVAL;
@@ -89,13 +89,16 @@ WEFT_API int weft_stats_read(weft_runtime *rt, weft_stats *out, size_t bytes) {
         memcpy(out, &s, bytes < sizeof s ? bytes : sizeof s);
         err = 0;
     }
+    weft__r_give(taken);
     weft__leave(m);
     return err;
 }
 
 WEFT_API int weft_dump(weft_runtime *rt, int fd) {
     weft__m *m = weft__enter_nopark();
-    weft__r *r = rt != NULL ? rt : m->r;
+    weft__r *taken = rt == NULL ? weft__r_take() : NULL, *r = rt != NULL ? rt : taken;
     weft__leave(m); /* it may write for long, and the G stays where it is */
-    return r != NULL ? weft__dump(r, fd, UINT32_MAX) : WEFT_ENORUNTIME;
+    int err = r != NULL ? weft__dump(r, fd, UINT32_MAX) : WEFT_ENORUNTIME;
+    weft__r_give(taken);
+    return err;
 }

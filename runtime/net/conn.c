@@ -1,11 +1,7 @@
 /* What a conn can do but read and write: begin from a descriptor, deadlines, names, close. */
 #include "net/net.h"
 
-WEFT_API int weft_conn_from_fd(weft_conn *out, int fd) {
-    weft__r *r = weft_current();
-    if (r == NULL) {
-        return WEFT_ENORUNTIME;
-    }
+static int conn_of(weft__r *r, weft_conn *out, int fd) {
     bool was_blocking = false;
     int err = weft__sys_set_nonblock(fd, true, &was_blocking);
     if (err != 0) {
@@ -25,6 +21,13 @@ WEFT_API int weft_conn_from_fd(weft_conn *out, int fd) {
     }
     out->id = id;
     return 0;
+}
+
+WEFT_API int weft_conn_from_fd(weft_conn *out, int fd) {
+    weft__r *r = weft__r_take();
+    int err = r != NULL ? conn_of(r, out, fd) : WEFT_ENORUNTIME;
+    weft__r_give(r);
+    return err;
 }
 
 static int set_deadline(weft_conn c, unsigned sides, weft_time t) {

@@ -401,11 +401,13 @@ static int park_in(weft__io *io, weft__waitq *q, int64_t deadline, int64_t now) 
     weft__waiter_init(&w, io->m->g, weft__park_begin(io->m->g, true), NULL);
     weft__waitq_push(q, &w);
     weft__lock_drop(&rec->lock);
+    weft__abroad_begin(io->m, r);
     weft__poll_wait_begin(io->m, r);
     io->m =
         weft__park_free(io->m, deadline == INT64_MAX ? deadline : weft__round_time(deadline, now),
                         io->why, rec, io->site, &cause);
     weft__poll_wait_end(r);
+    weft__abroad_end(io->m, r);
     if (cause == WEFT__BY_SOURCE) {
         weft__waiter_await(&w);
         return w.result;

@@ -74,36 +74,35 @@ static int listen_at(int *fd, weft_addr *at, const weft_listen_options *o) {
 WEFT_API int weft_listen(weft_listener *out, const char *network, const char *address,
                          const weft_listen_options *options) {
     weft_listen_options o = weft_listen_options_default();
-    weft__r *r = weft_current();
     weft_addr at;
     int fd, err = weft__options_read(&o, sizeof o, sizeof o.size, options);
     if (err == 0) {
         err = parse(&at, network, address);
     }
-    if (err != 0 || r == NULL) {
-        return err != 0 ? err : WEFT_ENORUNTIME;
+    if (err != 0) {
+        return err;
+    }
+    weft__r *r = weft__r_take();
+    if (r == NULL) {
+        return WEFT_ENORUNTIME;
     }
     err = listen_at(&fd, &at, &o);
     if (err == -EAFNOSUPPORT && address[0] == ':' && families_of(network) == 3) {
         to_wildcard4(&at); /* a host without IPv6 */
         err = listen_at(&fd, &at, &o);
     }
-    if (err != 0) {
-        return err;
+    if (err == 0) {
+        err = open_listener(out, r, fd);
+        if (err != 0) {
+            weft__sys_close(fd);
+        }
     }
-    err = open_listener(out, r, fd);
-    if (err != 0) {
-        weft__sys_close(fd);
-    }
+    weft__r_give(r);
     return err;
 }
 
-WEFT_API int weft_listener_from_fd(weft_listener *out, int fd) {
-    weft__r *r = weft_current();
+static int listener_of(weft__r *r, weft_listener *out, int fd) {
     bool was_blocking = false;
-    if (r == NULL) {
-        return WEFT_ENORUNTIME;
-    }
     if (!weft__sys_is_listener(fd)) {
         return -EINVAL;
     }
@@ -116,6 +115,13 @@ WEFT_API int weft_listener_from_fd(weft_listener *out, int fd) {
         bool unused;
         weft__sys_set_nonblock(fd, false, &unused); /* it stays the caller's, as it was */
     }
+    return err;
+}
+
+WEFT_API int weft_listener_from_fd(weft_listener *out, int fd) {
+    weft__r *r = weft__r_take();
+    int err = r != NULL ? listener_of(r, out, fd) : WEFT_ENORUNTIME;
+    weft__r_give(r);
     return err;
 }
 
@@ -246,19 +252,34 @@ static int finish_connect(weft__io *io) {
     }
 }
 
-static int connect_fd(weft_conn *out, weft__r *r, int fd, const weft_addr *to, weft_time until,
-                      const void *site) {
-    int err = weft__sys_connect(fd, to);
-    if (err != 0 && err != -EINPROGRESS) {
+/* A socket on its way to `to` and its record: 0, connected; -EINPROGRESS; else nothing was opened. */
+static int begin_dial(uint64_t *id, weft__r *r, const weft_addr *to, const weft_dial_options *o) {
+    weft__rec *rec;
+    int fd = weft__sys_socket(weft_addr_sockaddr(to)->sa_family, SOCK_STREAM);
+    if (fd < 0) {
+        return fd;
+    }
+    weft__sys_tcp_defaults(fd, o->keepalive == 0 ? KEEPALIVE : o->keepalive);
+    int err = o->local != NULL ? weft__sys_bind(fd, o->local) : 0;
+    int connecting = err == 0 ? weft__sys_connect(fd, to) : err;
+    if (connecting == 0 || connecting == -EINPROGRESS) {
+        err = weft__rec_open(&rec, id, r, fd, WEFT__CONN, WEFT__REC_SOCKET | WEFT__REC_TCP);
+    } else {
+        err = connecting;
+    }
+    if (err != 0) {
         weft__sys_close(fd);
         return err;
     }
-    weft__rec *rec, *closed;
-    uint64_t id;
-    int added = weft__rec_open(&rec, &id, r, fd, WEFT__CONN, WEFT__REC_SOCKET | WEFT__REC_TCP);
-    if (added != 0) {
-        weft__sys_close(fd);
-        return added;
+    return connecting;
+}
+
+/* The record holds the runtime by now: a stop may close it under an attached thread. */
+static int end_dial(weft_conn *out, uint64_t id, bool connected, weft_time until,
+                    const void *site) {
+    weft__rec *rec = weft__rec_get(id, WEFT__CONN), *closed;
+    if (rec == NULL) {
+        return -EBADF;
     }
     weft__io io = {.m = weft__enter(),
                    .rec = rec,
@@ -266,7 +287,8 @@ static int connect_fd(weft_conn *out, weft__r *r, int fd, const weft_addr *to, w
                    .until = until,
                    .why = WEFT__WAIT_CONNECT,
                    .site = site};
-    if (err != 0) {
+    int err = 0;
+    if (!connected) {
         err = weft__cancelled(io.m->g) ? -ECANCELED : finish_connect(&io);
     }
     int gone = err != 0 ? weft__rec_close(io.m, id, WEFT__CONN, &closed) : -EBADF;
@@ -277,34 +299,26 @@ static int connect_fd(weft_conn *out, weft__r *r, int fd, const weft_addr *to, w
     if (err == 0) {
         out->id = id;
     }
+    weft__rec_put(rec);
     return err;
 }
 
 static int dial(weft_conn *out, const char *network, const char *address,
                 const weft_dial_options *options, weft_time until, const void *site) {
     weft_dial_options o = weft_dial_options_default();
-    weft__r *r = weft_current();
     weft_addr to;
+    uint64_t id;
     int err = weft__options_read(&o, sizeof o, sizeof o.size, options);
     if (err == 0) {
         err = parse(&to, network, address);
     }
-    if (err != 0 || r == NULL) {
-        return err != 0 ? err : WEFT_ENORUNTIME;
+    if (err != 0) {
+        return err;
     }
-    int fd = weft__sys_socket(weft_addr_sockaddr(&to)->sa_family, SOCK_STREAM);
-    if (fd < 0) {
-        return fd;
-    }
-    weft__sys_tcp_defaults(fd, o.keepalive == 0 ? KEEPALIVE : o.keepalive);
-    if (o.local != NULL) {
-        err = weft__sys_bind(fd, o.local);
-        if (err != 0) {
-            weft__sys_close(fd);
-            return err;
-        }
-    }
-    return connect_fd(out, r, fd, &to, until, site);
+    weft__r *r = weft__r_take();
+    err = r != NULL ? begin_dial(&id, r, &to, &o) : WEFT_ENORUNTIME;
+    weft__r_give(r);
+    return err == 0 || err == -EINPROGRESS ? end_dial(out, id, err == 0, until, site) : err;
 }
 
 WEFT_API int weft_dial(weft_conn *out, const char *network, const char *address,

@@ -44,6 +44,7 @@ static bool standin_key_made;
 
 static void standin_thread_ends(void *p) {
     struct standin *s = p;
+    weft__attach_thread_ends(&s->m);
     weft__m_set_self(NULL);
     weft__lock_take(&standin_lock);
     s->next = standin_free;
@@ -137,11 +138,6 @@ WEFT__COLD void weft__pay(weft__m *m) {
 WEFT_API weft_id weft_self(void) {
     weft__m *m = weft__m_self();
     return m != NULL && m->g != NULL ? m->g->id : 0;
-}
-
-WEFT_API weft_runtime *weft_current(void) {
-    weft__m *m = weft__m_self();
-    return m != NULL ? m->r : NULL;
 }
 
 WEFT_API int weft_proc_self(void) {

@@ -79,6 +79,10 @@ static weft__g *g_from_system(weft__m *m, weft__r *r, int *err) {
     g->fiber.asan_bytes = st.bytes;
 #endif
     __atomic_store_n(&g->r, r, __ATOMIC_RELEASE); /* last: from here weft__each_g sees it */
+    weft__fence_full(); /* pairs with a stop's: it finds g and flags it, or is seen here */
+    if (atomic_load_explicit(&r->cancelling, memory_order_relaxed) != 0) {
+        atomic_store_explicit(&g->cancel, 1, memory_order_relaxed);
+    }
     return g;
 }
 

@@ -1,6 +1,7 @@
 /*
  * Ms and the thread that makes them. Threads are made by one maker only, never on a G's stack: they
- * inherit its signal mask, which is that of the thread that started the runtime.
+ * inherit its signal mask, which is that of the thread that started the runtime. The same thread does what
+ * else may take its time and must not keep sysmon: see outside.c.
  */
 #include "sched/sched.h"
 
@@ -195,10 +196,12 @@ static bool make_next(weft__r *r, bool *stop) {
 
 static void *maker_body(void *arg) {
     weft__r *r = arg;
+    weft__thread_exact_timers();
     for (bool stop = false; !stop;) {
-        weft__note_sleep(&r->maker_note);
+        weft__note_sleep_until(&r->maker_note, r->helper_due);
         weft__note_clear(&r->maker_note);
         weft__fence_full(); /* cleared before orders are looked for */
+        weft__outside_look(r);
         while (make_next(r, &stop)) {
         }
         if (!stop) {

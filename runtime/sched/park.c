@@ -25,13 +25,22 @@
 #include "sched/sched.h"
 
 const char *const weft__reason_text[WEFT__REASONS] = {
-    [WEFT__WAIT_NONE] = "nothing",         [WEFT__WAIT_SLEEP] = "sleep",
-    [WEFT__WAIT_TIMER] = "timer",          [WEFT__WAIT_SEND] = "channel send",
-    [WEFT__WAIT_RECV] = "channel receive", [WEFT__WAIT_NULL_CHAN] = "channel (NULL)",
-    [WEFT__WAIT_MUTEX] = "mutex",          [WEFT__WAIT_WAITGROUP] = "waitgroup",
-    [WEFT__WAIT_EVENT] = "event",          [WEFT__WAIT_READ] = "read",
-    [WEFT__WAIT_WRITE] = "write",          [WEFT__WAIT_ACCEPT] = "accept",
-    [WEFT__WAIT_CONNECT] = "connect",      [WEFT__WAIT_WRITE_TURN] = "turn to write",
+    [WEFT__WAIT_NONE] = "nothing",
+    [WEFT__WAIT_SLEEP] = "sleep",
+    [WEFT__WAIT_TIMER] = "timer",
+    [WEFT__WAIT_SEND] = "channel send",
+    [WEFT__WAIT_RECV] = "channel receive",
+    [WEFT__WAIT_NULL_CHAN] = "channel (NULL)",
+    [WEFT__WAIT_MUTEX] = "mutex",
+    [WEFT__WAIT_WAITGROUP] = "waitgroup",
+    [WEFT__WAIT_EVENT] = "event",
+    [WEFT__WAIT_READ] = "read",
+    [WEFT__WAIT_WRITE] = "write",
+    [WEFT__WAIT_ACCEPT] = "accept",
+    [WEFT__WAIT_CONNECT] = "connect",
+    [WEFT__WAIT_WRITE_TURN] = "turn to write",
+    [WEFT__WAIT_CALL] = "call",
+    [WEFT__WAIT_TRIGGER] = "trigger's function",
 };
 
 /* A stop is about: waker and stop settle it by the word. */

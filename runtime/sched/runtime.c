@@ -257,6 +257,7 @@ static int runtime_new(weft__r **out, const weft_config *cfg, bool started) {
     }
     memset(r, 0, sizeof *r);
     atomic_store(&r->next_id, 1);
+    r->helper_due = INT64_MAX;
     int err = fill_config(r, cfg, started);
     if (err != 0) {
         weft__mem_free(r, sizeof *r);
@@ -307,15 +308,17 @@ static void claim_cancel(weft__g *g, void *arg) {
     }
 }
 
-static void cancel_all(weft__r *r) {
+uint32_t weft__cancel_all(weft__r *r) {
     weft__glist l = {0};
     weft__each_g(r, set_cancel, NULL);
     weft__fence_heavy();
     weft__each_g(r, claim_cancel, &l);
+    uint32_t n = l.len;
     weft__g *g;
     while ((g = weft__glist_pop(&l)) != NULL) {
         weft__inject(r, g);
     }
+    return n;
 }
 
 /* Until `when`, or till somebody says that it may be over. A G of another runtime parks: its P has
@@ -335,31 +338,51 @@ static void wait_a_while(weft__r *r, int64_t when) {
 }
 
 static void report_left(weft__r *r) {
+    uint32_t externals = atomic_load(&r->externals);
+    if (externals != 0) {
+        weft__log(r, WEFT_LOG_ERROR,
+                  "%u weft_external_begin without an end after the limit of the stop", externals);
+    }
+    if (weft__no_g_left(r)) {
+        return;
+    }
     weft__log(r, WEFT_LOG_ERROR, "green threads are left behind after the limit of the stop");
     weft__dump(r, STDERR_FILENO, WEFT__REPORT_MOST);
+}
+
+static int64_t end_of(weft_duration limit) {
+    return limit < 0 ? INT64_MAX : weft_time_add(weft_time_at(weft__clock_now()), limit).ns;
 }
 
 /* Waits until no G is left; cancelling them if so told. On a thread that runs no G of r.
    Who starts one from outside enters it in the books before he looks at `stopping`; here it is the
    other way round, so a G that is started after all is waited for. */
 static int drain(weft__r *r, bool cancel, weft_duration limit) {
-    int64_t end = limit < 0 ? INT64_MAX : weft_time_add(weft_time_at(weft__clock_now()), limit).ns;
+    int64_t end = end_of(limit);
     bool closing = cancel;
     atomic_store(&r->draining, 1);
-    atomic_store(&r->stopping, closing);
+    if (cancel) {
+        atomic_store(&r->stopping, 1);
+        atomic_store(&r->cancelling, 1);
+    }
     weft__fence_full(); /* told before the books are read */
     while (!atomic_load(&r->dead)) {
-        if (weft__no_g_left(r)) {
-            if (closing) {
-                return 0;
-            }
+        if (!cancel && atomic_load(&r->cancelling) != 0) { /* asked for meanwhile */
+            cancel = closing = true;
+            end = end_of(limit);
+        }
+        bool gone = weft__no_g_left(r);
+        if (gone && closing && atomic_load(&r->externals) == 0) {
+            return 0;
+        }
+        if (gone && !closing) {
             closing = true; /* the rest has run to its end: from here nobody begins */
             atomic_store(&r->stopping, 1);
             weft__fence_full();
             continue;
         }
         if (cancel) {
-            cancel_all(r);
+            weft__cancel_all(r);
         }
         int64_t now = weft__clock_now();
         if (cancel && now >= end) {
@@ -383,10 +406,20 @@ static void keep_dead(weft__r *r) {
     weft__lock_drop(&lock);
 }
 
+/* They are inside for a moment only. */
+static void wait_for_users(weft__r *r) {
+    while (atomic_load(&r->users) != 0) {
+        wait_a_while(r, weft__clock_now() + 20 * WEFT_MICROSECOND);
+    }
+}
+
 static void teardown(weft__r *r) {
     bool dead = atomic_load(&r->dead);
+    weft__attach_detach_all(r);
+    wait_for_users(r); /* of the attached, before what they use goes */
     weft__sysmon_stop(r);
     weft__maker_stop(r);
+    weft__triggers_stop(r);
     weft__ms_stop(r);
     void (*net_stop)(weft__r *) = atomic_load(&r->net_stop);
     if (net_stop != NULL) {
@@ -398,9 +431,10 @@ static void teardown(weft__r *r) {
     }
     close_tsets(r);
     /* Calls from outside that were under way have been told to end. */
-    while (atomic_load(&r->users) != 0 || atomic_load(&r->conns_open) != 0) {
+    while (atomic_load(&r->conns_open) != 0) {
         wait_a_while(r, weft__clock_now() + 20 * WEFT_MICROSECOND);
     }
+    wait_for_users(r);
     free_parts(r);
 }
 
@@ -483,11 +517,17 @@ static int run_here(weft__r *r, weft_fn app, void *arg, const void *site) {
     return err;
 }
 
+/* Of the calling G. To run or stop a runtime a thread may well be attached to it. */
+static weft__r *own_runtime(void) {
+    weft__m *m = weft__m_self();
+    return m != NULL ? m->r : NULL;
+}
+
 WEFT_API int weft_run(weft_fn app, void *arg, const weft_config *cfg, int *status) {
     if (app == NULL) {
         return -EINVAL;
     }
-    if (weft_current() != NULL) {
+    if (own_runtime() != NULL) {
         return -EDEADLK;
     }
     weft__r *r;
@@ -541,7 +581,7 @@ WEFT_API int weft_stop(weft_runtime *rt, weft_duration limit) {
     if (rt == NULL) {
         return -EINVAL;
     }
-    if (weft_current() == rt || !rt->started) {
+    if (own_runtime() == rt || !rt->started) {
         return -EDEADLK;
     }
     int err = drain(rt, true, limit);
@@ -555,18 +595,21 @@ WEFT_API int weft_stop(weft_runtime *rt, weft_duration limit) {
 WEFT_API int weft_submit(weft_runtime *rt, weft_fn fn, void *arg) {
     const void *site = weft__caller();
     weft__m *m = weft__enter_nopark();
-    weft__r *r = rt != NULL ? rt : m->r;
+    weft__r *taken = rt == NULL ? weft__r_take() : NULL, *r = rt != NULL ? rt : taken;
     int err = WEFT_ENORUNTIME;
     if (r != NULL) {
         atomic_fetch_add(&r->users, 1);
         err = weft__g_start(m, r, fn, arg, site);
         atomic_fetch_sub(&r->users, 1);
     }
+    weft__r_give(taken);
     weft__leave(m);
     return err;
 }
 
 WEFT_API int weft_procs(weft_runtime *rt) {
-    weft__r *r = rt != NULL ? rt : weft_current();
-    return r != NULL ? r->nprocs : WEFT_ENORUNTIME;
+    weft__r *taken = rt == NULL ? weft__r_take() : NULL, *r = rt != NULL ? rt : taken;
+    int procs = r != NULL ? r->nprocs : WEFT_ENORUNTIME;
+    weft__r_give(taken);
+    return procs;
 }

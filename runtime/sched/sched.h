@@ -15,6 +15,8 @@
  * runq.c (ring and runnext), proc.c (find work, idle, wake), park.c (the wait word and its claim),
  * timers.c (heaps in the scheduler), maker.c (threads), handoff.c (a thread that blocks or computes
  * loses its P), sysmon.c (who looks for those), runtime.c (start, run, stop),
+ * outside.c (a stop asked for from anywhere, wakers that weft cannot see), call.c (a G that somebody
+ * outside waits for), attach.c (plain threads with a runtime), trigger.c (starts by signal handlers),
  * stuck.c (a program that is dead), report.c (what dumps and statistics read).
  *
  * Lock order, outermost first: M.settle > a source's lock (channel, record, ...) > tset.lock >
@@ -109,6 +111,8 @@ typedef enum weft__reason {
     WEFT__WAIT_ACCEPT,
     WEFT__WAIT_CONNECT,
     WEFT__WAIT_WRITE_TURN,
+    WEFT__WAIT_CALL,
+    WEFT__WAIT_TRIGGER,
     WEFT__REASONS
 } weft__reason;
 extern const char *const weft__reason_text[WEFT__REASONS];
@@ -134,8 +138,9 @@ struct weft__g {
     /* born, parked: one line */
     weft_fn fn;
     void *arg;
-    weft_cb at_exit; /* given arg if the body ends by weft_exit; set and cleared by the body */
-    const void *created_at; /* return address of the call that made it */
+    void (*at_exit)(void *arg, int result); /* if the body ends by weft_exit, given its arg; set and
+                                               cleared by the body */
+    const void *created_at;                 /* return address of the call that made it */
     uint64_t id;
     long thread;        /* which thread ran it last, for the migrations count */
     const void *object; /* what it waits on */
@@ -306,9 +311,10 @@ struct weft__m {
     weft__note nap;  /* a spinner's nap */
     weft__p *nextp;  /* the P it is woken with */
     weft__m *idle_link, *all_link;
-    bool main;         /* the thread that called weft_run */
-    _Atomic bool exit; /* set before a wake: leave the scheduler */
-    bool parked;       /* on the idle list */
+    struct weft__attach *attach; /* a plain thread's: attach.c */
+    bool main;                   /* the thread that called weft_run */
+    _Atomic bool exit;           /* set before a wake: leave the scheduler */
+    bool parked;                 /* on the idle list */
     long thread;
     pthread_t pthread;
     bool joined; /* its thread has ended; the record waits for another */
@@ -400,6 +406,20 @@ struct weft_runtime {
     bool catches_overflow;
     _Atomic uint32_t
         users; /* threads inside that hold no G of it: submitters, wakers from outside */
+
+    /* from outside: outside.c */
+    _Atomic uint32_t cancelling;     /* a stop: every G has its cancel flag, or is about to */
+    _Atomic uint32_t cancel_settled; /* no G is in, or on its way to, a wait that a stop can end */
+    _Atomic uint32_t externals; /* who may wake a G though weft cannot see him; holds the runtime */
+    _Atomic uint32_t abroad;    /* Gs that wait for something of another runtime */
+    _Atomic uint32_t look_stuck;          /* something that spoke against being stuck has gone */
+    _Atomic(struct weft_trigger *) fired; /* push list, newest first; trigger.c has these three */
+    struct weft_trigger *triggers;
+    _Atomic uint32_t ntriggers;
+    struct weft__attach *attached; /* attach.c */
+    uint32_t rescans;              /* these three are the maker thread's */
+    int64_t rescan_at;
+    int64_t helper_due; /* when it is to look again if nobody wakes it; INT64_MAX: not */
 };
 
 /* ---- enter and leave --------------------------------------------------------------------------- */
@@ -560,6 +580,38 @@ WEFT__ALWAYS_INLINE int64_t weft__tset_min(weft__tset *ts) {
     return atomic_load_explicit(&ts->min_key, memory_order_acquire);
 }
 
+/* ---- from outside (outside.c) ------------------------------------------------------------------ */
+/* By the maker's thread, when its note was woken or helper_due has come: triggers, passes of a stop, a
+   look for a deadlock. */
+void weft__outside_look(weft__r *r);
+/* The runtime that a call without one means: the G's, else what the thread is attached to, held till
+   it is given back (attach.c). NULL: none. Inside a call or not. */
+weft__r *weft__r_take(void);
+void weft__r_give(weft__r *r);            /* by the same caller; NULL is fine */
+weft__r *weft__attached_take(weft__m *m); /* of a caller that is known to be no G */
+void weft__attach_thread_ends(weft__m *m);
+void weft__attach_detach_all(weft__r *r); /* a stop: no attached thread gets at r from here on */
+int64_t weft__triggers_run(weft__r *r);   /* by the maker's thread; when it is to look again */
+void weft__triggers_stop(weft__r *r);     /* that thread has ended, and no G is left */
+void weft__look_again(weft__r *r); /* a reason not to be stuck has gone: the maker's thread looks */
+/* Around a wait of a G of m->r whose end is due to runtime r (compared only): r may be another. */
+WEFT__ALWAYS_INLINE void weft__abroad_begin(weft__m *m, const weft__r *r) {
+#ifdef WEFT_CANARY_WAITS_ABROAD_UNCOUNTED
+    r = m->r;
+#endif
+    if (weft__unlikely(m->r != NULL && m->r != r)) {
+        atomic_fetch_add(&m->r->abroad, 1);
+    }
+}
+WEFT__ALWAYS_INLINE void weft__abroad_end(weft__m *m, const weft__r *r) {
+#ifdef WEFT_CANARY_WAITS_ABROAD_UNCOUNTED
+    r = m->r;
+#endif
+    if (weft__unlikely(m->r != NULL && m->r != r)) {
+        atomic_fetch_sub(&m->r->abroad, 1); /* by its own G: whose M looks when it parks */
+    }
+}
+
 /* ---- threads (maker.c), life (runtime.c), the dead (stuck.c), reports (report.c) ---------------- */
 void weft__process_init(void); /* what is done once a process, before the first runtime */
 /* sysmon.c */
@@ -602,6 +654,7 @@ typedef enum weft__verdict { WEFT__ALIVE, WEFT__DEAD, WEFT__UNSURE } weft__verdi
 weft__verdict weft__checkdead(weft__r *r);
 void weft__stuck_report(weft__r *r);
 bool weft__cancel_claim(weft__g *g);
+uint32_t weft__cancel_all(weft__r *r); /* how many it woke. Not inside a call, and on no lock */
 void weft__log(weft__r *r, int level, const char *fmt, ...) WEFT_PRINTF(3, 4);
 void weft__describe_g(const weft__g *g, char *buf, size_t bytes);
 void weft__describe_g_start(const weft__g *g, char *buf, size_t bytes); /* and what it runs */

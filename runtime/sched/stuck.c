@@ -35,6 +35,13 @@ static bool something_may_come(weft__r *r) {
     return false;
 }
 
+/* Somebody who is no part of r may wake a G of it. Whoever takes back the last word of this kind has
+   the maker's thread look again, or is a G, and so looked at when it parks. */
+static bool has_outsiders(weft__r *r) {
+    return atomic_load(&r->externals) != 0 || atomic_load(&r->abroad) != 0 ||
+           atomic_load(&r->ntriggers) != 0;
+}
+
 weft__verdict weft__checkdead(weft__r *r) {
     uint32_t busy = r->nm - r->nmidle;
     bool poller = busy == 1 && atomic_load(&r->polling) != 0;
@@ -44,9 +51,12 @@ weft__verdict weft__checkdead(weft__r *r) {
     if (atomic_load(&r->leave_main) != 0 && !r->main_exited) {
         return WEFT__ALIVE;
     }
-    if ((r->cfg.flags & WEFT_STUCK_IGNORE) != 0 || r->dead || atomic_load(&r->stopping) != 0 ||
-        r->make_stop) {
+    if ((r->cfg.flags & WEFT_STUCK_IGNORE) != 0 || r->dead || r->make_stop || has_outsiders(r)) {
         return WEFT__ALIVE;
+    }
+    if (atomic_load(&r->stopping) != 0 &&
+        (atomic_load(&r->draining) != 0 || atomic_load(&r->cancel_settled) == 0)) {
+        return WEFT__ALIVE; /* whoever waits for the end has a limit; or it may still be cut off */
     }
     /* In this order: a G that counts has been injected once its submitter is no user any more, and
        nobody takes it from there while no M runs. */

@@ -6,11 +6,20 @@
 #include <string.h>
 #include <weft/task.h>
 
+WEFT__COLD static int go_attached(weft__m *m, weft_fn fn, void *arg, const void *site) {
+    weft__r *r = weft__attached_take(m);
+    int err = r != NULL ? weft__g_start(m, r, fn, arg, site) : WEFT_ENORUNTIME;
+    weft__r_give(r);
+    return err;
+}
+
 WEFT_API int weft_go(weft_fn fn, void *arg) {
     weft__m *m = weft__enter_nopark();
-    int err = WEFT_ENORUNTIME;
+    int err;
     if (weft__likely(m->r != NULL)) {
         err = weft__g_start(m, m->r, fn, arg, weft__caller());
+    } else {
+        err = go_attached(m, fn, arg, weft__caller());
     }
     weft__leave(m);
     return err;
@@ -22,10 +31,12 @@ WEFT_API int weft_go_copy(weft_fn fn, const void *args, size_t bytes) {
         return -E2BIG;
     }
     weft__m *m = weft__enter_nopark();
+    weft__r *r = weft__r_take();
     int err = WEFT_ENORUNTIME;
-    if (m->r != NULL) {
-        err = weft__g_start_copy(m, m->r, fn, args, bytes, weft__caller());
+    if (r != NULL) {
+        err = weft__g_start_copy(m, r, fn, args, bytes, weft__caller());
     }
+    weft__r_give(r);
     weft__leave(m);
     return err;
 }
@@ -66,11 +77,11 @@ WEFT_API void weft_exit(int result) {
     }
     weft__g *g = m->g;
     g->by_exit = true;
-    weft_cb at_exit = g->at_exit;
+    void (*at_exit)(void *, int) = g->at_exit;
     if (at_exit != NULL) {
         g->at_exit = NULL;
         weft__leave(m);
-        at_exit(g->arg);
+        at_exit(g->arg, result);
         m = weft__enter();
     }
     weft__g_exit(m, result);

@@ -41,8 +41,9 @@ struct job {
     void *arg;
 };
 
-static void job_ends(void *arg) {
+static void job_ends(void *arg, int result) {
     struct job *j = arg;
+    (void)result;
     weft_waitgroup_done(j->w);
 }
 
@@ -52,7 +53,7 @@ static int job_body(void *arg) {
     g->at_exit = job_ends;
     int result = j->fn(j->arg);
     g->at_exit = NULL;
-    job_ends(j);
+    job_ends(j, result);
     return result;
 }
 
@@ -60,10 +61,12 @@ WEFT_API int weft_waitgroup_go(weft_waitgroup *w, weft_fn fn, void *arg) {
     struct job j = {w, fn, arg};
     weft_waitgroup_add(w, 1);
     weft__m *m = weft__enter_nopark();
+    weft__r *r = weft__r_take();
     int err = WEFT_ENORUNTIME;
-    if (m->r != NULL) {
-        err = weft__g_start_copy(m, m->r, job_body, &j, sizeof j, weft__caller());
+    if (r != NULL) {
+        err = weft__g_start_copy(m, r, job_body, &j, sizeof j, weft__caller());
     }
+    weft__r_give(r);
     weft__leave(m);
     if (err != 0) {
         weft_waitgroup_done(w);

@@ -131,14 +131,8 @@ static int read_options(weft_timer_options *out, const weft_timer_options *in) {
     return err != 0 ? err : clean ? 0 : -EINVAL;
 }
 
-static int timer_new(weft_timer **out, weft_duration after, weft_fn fn, void *arg,
-                     const weft_timer_options *o, const void *site) {
-    weft_timer_options opt;
-    int err = read_options(&opt, o);
-    weft__r *r = weft_current();
-    if (err != 0 || r == NULL) {
-        return err != 0 ? err : WEFT_ENORUNTIME;
-    }
+static int timer_of(weft__r *r, weft_timer **out, weft_duration after, weft_fn fn, void *arg,
+                    weft_duration slack, const void *site) {
     weft_timer *t = weft__mem_alloc(sizeof *t);
     if (t == NULL) {
         return -ENOMEM;
@@ -151,7 +145,7 @@ static int timer_new(weft_timer **out, weft_duration after, weft_fn fn, void *ar
     t->fn = fn;
     t->arg = arg;
     t->site = site;
-    t->slack = opt.slack;
+    t->slack = slack;
     t->self_free = out == NULL;
     weft__m *m = weft__enter_nopark();
     weft__tset *ts = weft__tset_of(m, r);
@@ -160,6 +154,7 @@ static int timer_new(weft_timer **out, weft_duration after, weft_fn fn, void *ar
     if (out != NULL) {
         *out = t;
     }
+    int err = 0;
     int64_t now = weft__clock_now();
     bool earlier = false;
     weft__lock_take(&ts->lock);
@@ -176,6 +171,19 @@ static int timer_new(weft_timer **out, weft_duration after, weft_fn fn, void *ar
     }
     weft__tset_unlock_earlier(m, ts, r, when, earlier);
     weft__leave(m);
+    return err;
+}
+
+static int timer_new(weft_timer **out, weft_duration after, weft_fn fn, void *arg,
+                     const weft_timer_options *o, const void *site) {
+    weft_timer_options opt;
+    int err = read_options(&opt, o);
+    if (err != 0) {
+        return err;
+    }
+    weft__r *r = weft__r_take();
+    err = r != NULL ? timer_of(r, out, after, fn, arg, opt.slack, site) : WEFT_ENORUNTIME;
+    weft__r_give(r);
     return err;
 }
 
@@ -282,9 +290,12 @@ static int park(weft__m **pm, weft_timer *t, weft__tset *ts, weft_time *nominal,
     if (t->armed && t->k.t.pos == 0 && put_in(ts, t, &earlier) != 0) {
         weft__claim(m->g, w.gen, WEFT__BY_NOMEM);
     }
+    const weft__r *r = t->r; /* to compare: it may go meanwhile, and the timer too */
+    weft__abroad_begin(m, r);
     weft__tset_unlock_earlier(m, ts, t->r, t->when, earlier);
     weft__cause cause;
     *pm = weft__park_free(m, deadline, WEFT__WAIT_TIMER, t, site, &cause);
+    weft__abroad_end(*pm, r);
     if (cause == WEFT__BY_SOURCE) {
         weft__waiter_await(&w);
         return w.result;
