@@ -350,10 +350,15 @@ func spawnHogs() {
 	emitPercentiles("SpawnHogs", waited)
 }
 
+const callsAYield = 4096
+
 func tryEmpty(n int64) time.Duration {
 	c := make(chan int64, 1)
 	begin, empty := now(), int64(0)
 	for i := int64(0); i < n; i++ {
+		if i%callsAYield == 0 {
+			runtime.Gosched()
+		}
 		select {
 		case <-c:
 		default:
