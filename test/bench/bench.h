@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { BENCH_MAX_ROWS = 4, BENCH_MAX_ROUNDS = 99 };
+enum { BENCH_MAX_ROWS = 6, BENCH_MAX_ROUNDS = 99 };
 
 /* What a budget bounds. */
 enum bench_bound {
@@ -53,8 +53,10 @@ struct bench {
     int connections;       /* TCP echo with so many: driven by drive_echo.c */
 
     int min_procs;  /* not run below */
+    int only_procs; /* not 0: run at this number, once, whatever --procs says */
     bool once;      /* the number of Ps changes nothing: run for the first of --procs only */
     bool weft_only; /* there is nothing to compare with */
+    bool cgo;       /* the Go side calls C: it is a program of its own */
 };
 
 struct bench_area {
@@ -64,7 +66,7 @@ struct bench_area {
 };
 
 extern const struct bench_area bench_sched, bench_chan, bench_sync, bench_timer, bench_net,
-    bench_memory;
+    bench_memory, bench_handoff;
 
 #define BENCH_AREA(area, table)                                                                    \
     const struct bench_area bench_##area = {#area, table, sizeof(table) / sizeof((table)[0])}

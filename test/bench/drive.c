@@ -90,7 +90,8 @@ static void run_side(const struct session *s, const struct run *run, const struc
     char number[16];
     snprintf(number, sizeof number, "%d", procs);
     char *weft[] = {(char *)s->facts.self, "--child", (char *)b->name, number, NULL};
-    char *go[] = {(char *)s->facts.go_self, (char *)b->name, number, NULL};
+    const char *go_self = b->cgo ? s->facts.cgo_self : s->facts.go_self;
+    char *go[] = {(char *)go_self, (char *)b->name, number, NULL};
     run_child(run, run->side == WEFT ? weft : go);
     for (size_t i = 0; i < run->count; i++) {
         if (isnan(run->results[i].value[run->side][run->round])) {
@@ -121,7 +122,7 @@ static struct result *append_results(struct session *s, const char *area, const 
 
 static void drive_rounds(const struct session *s, struct result *results, size_t count,
                          const struct bench *b, int procs) {
-    bool both = s->with_go && !b->weft_only;
+    bool both = (b->cgo ? s->with_cgo : s->with_go) && !b->weft_only;
     for (int round = 0; round < s->rounds; round++) {
         enum side first = both && round % 2 == 1 ? GO : WEFT;
         struct run run = {results, count, first, round};

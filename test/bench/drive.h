@@ -37,6 +37,7 @@ struct facts {
     char commit[64];     /* empty: not in a git tree */
     char go_version[64]; /* empty: Go was not asked for, or is not there */
     char go_self[4096];  /* the Go program */
+    char cgo_self[4096]; /* the same with what calls C */
     int cores;
 };
 
@@ -44,6 +45,7 @@ bool facts_find(struct facts *f);
 /* Builds the Go program beside this one. False, with a message: there is no Go, or it does not
    build. */
 bool facts_build_go(struct facts *f);
+bool facts_build_cgo(struct facts *f); /* false, with a message: no C compiler for Go */
 
 /* ---- drive.c, drive_echo.c: run the rounds --------------------------------------------------- */
 
@@ -60,7 +62,7 @@ struct result {
 struct session {
     struct facts facts;
     int rounds;
-    bool with_go;
+    bool with_go, with_cgo;
     struct result *results;
     size_t count;
 };

@@ -96,21 +96,38 @@ static bool find_go(char *version, size_t bytes) {
     return true;
 }
 
+/* Builds it as `name`, of `bytes`. */
+static bool build_go(const struct facts *f, const char *suffix, char *name, size_t bytes) {
+    int length = snprintf(name, bytes, "%s%s", f->self, suffix);
+    char *build[] = {"go", "build", "-C", (char *)go_source, "-buildvcs=false", "-o",
+                     name, ".",     NULL};
+    struct process p;
+    return length < (int)bytes && process_start(&p, build) &&
+           process_end(&p, deadline_in(300)) == 0;
+}
+
 bool facts_build_go(struct facts *f) {
     set_go_environment();
     char line[256];
     if (!find_go(line, sizeof line)) {
         return false;
     }
-    int length = snprintf(f->go_self, sizeof f->go_self, "%s-go", f->self);
-    char *build[] = {"go",       "build", "-C", (char *)go_source, "-buildvcs=false", "-o",
-                     f->go_self, ".",     NULL};
-    struct process p;
-    if (length >= (int)sizeof f->go_self || !process_start(&p, build) ||
-        process_end(&p, deadline_in(300)) != 0) {
+    if (!build_go(f, "-go", f->go_self, sizeof f->go_self)) {
         fprintf(stderr, "weft-bench: go build failed: weft is measured alone\n");
         return false;
     }
     snprintf(f->go_version, sizeof f->go_version, "%.63s", line);
     return true;
+}
+
+/* A program of its own, so that the other rows compare with a Go that has no C in it. */
+bool facts_build_cgo(struct facts *f) {
+    setenv("CGO_ENABLED", "1", 1);
+    bool built = build_go(f, "-cgo", f->cgo_self, sizeof f->cgo_self);
+    setenv("CGO_ENABLED", "0", 1);
+    if (!built) {
+        fprintf(stderr,
+                "weft-bench: Go cannot build with a C compiler: its rows by cgo are left out\n");
+    }
+    return built;
 }

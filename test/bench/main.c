@@ -9,7 +9,7 @@
 #include <sys/prctl.h>
 
 static const struct bench_area *const areas[] = {
-    &bench_sched, &bench_chan, &bench_sync, &bench_timer, &bench_net, &bench_memory,
+    &bench_sched, &bench_chan, &bench_sync, &bench_timer, &bench_net, &bench_memory, &bench_handoff,
 };
 
 enum { AREAS = sizeof areas / sizeof areas[0], MAX_PROCS = 8, MAX_WORDS = 64 };
@@ -17,7 +17,8 @@ enum { AREAS = sizeof areas / sizeof areas[0], MAX_PROCS = 8, MAX_WORDS = 64 };
 static const char usage[] =
     "usage: weft-bench [area or name]... [--vs go] [--json FILE] [--procs 1,2,4] [--rounds N]\n"
     "       weft-bench --list\n"
-    "areas: sched chan sync timer net memory; names as in --list. Nothing named: everything.\n"
+    "areas: sched chan sync timer net memory handoff; names as in --list. Nothing named: "
+    "everything.\n"
     "Status 1: a benchmark failed; 2: usage. A missed budget is shown and changes no status.\n";
 
 /* ---- Child processes ------------------------------------------------------------------------- */
@@ -180,14 +181,26 @@ static void run_wanted(struct session *s, const struct options *o) {
     for (size_t a = 0; a < AREAS; a++) {
         for (size_t i = 0; i < areas[a]->count; i++) {
             const struct bench *b = &areas[a]->benches[i];
-            int times = b->once ? 1 : o->procs_count;
+            int times = b->once || b->only_procs ? 1 : o->procs_count;
             for (int k = 0; k < times && wanted(o, areas[a], b); k++) {
-                if (o->procs[k] >= b->min_procs) {
-                    run_at(s, areas[a], b, o->procs[k]);
+                int procs = b->only_procs ? b->only_procs : o->procs[k];
+                if (procs >= b->min_procs) {
+                    run_at(s, areas[a], b, procs);
                 }
             }
         }
     }
+}
+
+static bool wants_cgo(const struct options *o) {
+    for (size_t a = 0; a < AREAS; a++) {
+        for (size_t i = 0; i < areas[a]->count; i++) {
+            if (areas[a]->benches[i].cgo && wanted(o, areas[a], &areas[a]->benches[i])) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 static int orchestrate(struct options *o) {
@@ -202,6 +215,7 @@ static int orchestrate(struct options *o) {
         o->procs_count = s.facts.cores > 1 ? 2 : 1;
     }
     s.with_go = o->vs_go && facts_build_go(&s.facts);
+    s.with_cgo = s.with_go && wants_cgo(o) && facts_build_cgo(&s.facts);
     report_head(&s);
     run_wanted(&s, o);
     report_foot(&s);

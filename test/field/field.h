@@ -5,6 +5,7 @@
 #include "test.h"
 
 #include <dirent.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,6 +25,18 @@
 #if defined(__SANITIZE_THREAD__)
 #undef UNDER_TSAN
 #define UNDER_TSAN 1
+#endif
+
+#define UNDER_ASAN 0
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#undef UNDER_ASAN
+#define UNDER_ASAN 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#undef UNDER_ASAN
+#define UNDER_ASAN 1
 #endif
 
 #define US WEFT_MICROSECOND
@@ -85,6 +98,13 @@ HELPER long long proc_value(const char *path, const char *word) {
     }
     fclose(in);
     return value;
+}
+
+/* As the host set them: the kernel adds a flag for the return from a handler when one was put back. */
+HELPER bool same_disposition(const struct sigaction *a, const struct sigaction *b) {
+    const int sa_restorer = 0x04000000;
+    return a->sa_handler == b->sa_handler &&
+           (a->sa_flags & ~sa_restorer) == (b->sa_flags & ~sa_restorer);
 }
 
 static long strangers[8]; /* threads of a sanitizer, not of ours */
