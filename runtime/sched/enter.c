@@ -44,6 +44,8 @@ static bool standin_key_made;
 
 static void standin_thread_ends(void *p) {
     struct standin *s = p;
+    weft__locals_end(&s->g); /* user code, which calls by this stand-in */
+    s->g.deferred = NULL;    /* what is left lay on the thread's stack */
     weft__m_set_self(NULL);
     weft__lock_take(&standin_lock);
     s->next = standin_free;
@@ -96,6 +98,17 @@ WEFT__COLD weft__m *weft__enter_slow(weft__m *m) {
     }
     weft__fatal("a forked child called weft from a green thread of its parent: call exec, or a new "
                 "process");
+}
+
+/* A thread's first call; or one from where there is no G, which is a hook. */
+WEFT__COLD weft__g *weft__g_self_slow(void) {
+    weft__m *m = weft__enter();
+    weft__g *g = m->g;
+    weft__leave(m);
+    if (g == NULL) {
+        weft__fatal("weft was called from a hook that may not call it");
+    }
+    return g;
 }
 
 /* Pays what the call owes: see the owed bits. Behind the publishing of the work, so this fence is

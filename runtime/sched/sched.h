@@ -13,7 +13,7 @@
  *
  * Files: enter.c (who calls: M of this thread, stand-ins), g.c (Gs: making, starting, ending),
  * runq.c (ring and runnext), proc.c (find work, idle, wake), park.c (the wait word and its claim),
- * timers.c (heaps in the scheduler), maker.c (threads), watch.c (who looks after the poller while Ps
+ * timers.c (heaps in the scheduler), local.c and defer.c (what belongs to a G), maker.c (threads), watch.c (who looks after the poller while Ps
  * are idle), runtime.c (start, run, stop),
  * stuck.c (a program that is dead), report.c (what dumps and statistics read).
  *
@@ -49,6 +49,7 @@
 
 #include <weft/inspect.h>
 #include <weft/runtime.h>
+#include <weft/task.h>
 
 typedef struct weft__g weft__g;
 typedef struct weft__m weft__m;
@@ -130,8 +131,8 @@ struct weft__g {
     /* born, parked: one line */
     weft_fn fn;
     void *arg;
-    weft_cb at_exit; /* given arg if the body ends by weft_exit; set and cleared by the body */
-    const void *created_at; /* return address of the call that made it */
+    weft_deferred *deferred; /* newest first: defer.c */
+    const void *created_at;  /* return address of the call that made it */
     uint64_t id;
     long thread;        /* which thread ran it last, for the migrations count */
     const void *object; /* what it waits on */
@@ -144,6 +145,7 @@ struct weft__g {
     weft__m *m;         /* a stand-in's M */
     char *name;         /* 64 bytes of memory, or NULL */
     weft__stack stack;
+    struct weft__locals *locals; /* NULL: none was set. local.c */
 };
 #if !defined(WEFT__ASAN) && !defined(WEFT__TSAN)
 _Static_assert(sizeof(weft__g) <= 256, "a G and its first frames must fit one page");
@@ -482,6 +484,19 @@ void weft__gfree_rotate(weft__p *p);
 void weft__g_reap(weft__m *m, weft__g *g); /* the far side's part of an end */
 void weft__each_g(weft__r *r, void (*fn)(weft__g *g, void *arg), void *arg);
 void weft__g_free_all(weft__r *r); /* names and fibers, before the stacks go */
+
+/* ---- what belongs to a G (local.c, defer.c) ------------------------------------------------------ */
+weft__g *weft__g_self_slow(void);
+/* The G that calls, or the stand-in of a plain thread. For calls that touch nothing but it, and so need
+   no enter: no P, no lock. */
+WEFT__ALWAYS_INLINE weft__g *weft__g_self(void) {
+    weft__m *m = weft__m_self();
+    return weft__likely(m != NULL && m->g != NULL) ? m->g : weft__g_self_slow();
+}
+void weft__locals_end(weft__g *g); /* destroys them; user code: outside */
+void weft__deferred_add(weft__g *g, weft_deferred *d, weft_cb fn, void *arg);
+/* All of them, newest first; user code: outside. What lies on the stack below `frame` has gone. */
+void weft__deferred_run(weft__g *g, const void *frame);
 
 /* ---- timers (timers.c) ------------------------------------------------------------------------- */
 weft__tset *weft__tset_new(weft__r *r);

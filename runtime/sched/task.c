@@ -66,14 +66,10 @@ WEFT_API void weft_exit(int result) {
     }
     weft__g *g = m->g;
     g->by_exit = true;
-    weft_cb at_exit = g->at_exit;
-    if (at_exit != NULL) {
-        g->at_exit = NULL;
-        weft__leave(m);
-        at_exit(g->arg);
-        m = weft__enter();
-    }
-    weft__g_exit(m, result);
+    weft__leave(m);
+    weft__deferred_run(g, __builtin_frame_address(0));
+    weft__locals_end(g);
+    weft__g_exit(weft__enter(), result);
 }
 
 WEFT_API void weft_set_name(const char *fmt, ...) {

@@ -39,6 +39,7 @@ struct job {
     weft_waitgroup *w;
     weft_fn fn;
     void *arg;
+    weft_deferred ends;
 };
 
 static void job_ends(void *arg) {
@@ -47,17 +48,13 @@ static void job_ends(void *arg) {
 }
 
 static int job_body(void *arg) {
-    struct job *j = arg; /* a copy on this G's own stack */
-    weft__g *g = weft__m_self()->g;
-    g->at_exit = job_ends;
-    int result = j->fn(j->arg);
-    g->at_exit = NULL;
-    job_ends(j);
-    return result;
+    struct job *j = arg; /* a copy on this G's own stack, above all frames: it outlives them */
+    weft__deferred_add(weft__m_self()->g, &j->ends, job_ends, j);
+    return j->fn(j->arg);
 }
 
 WEFT_API int weft_waitgroup_go(weft_waitgroup *w, weft_fn fn, void *arg) {
-    struct job j = {w, fn, arg};
+    struct job j = {.w = w, .fn = fn, .arg = arg};
     weft_waitgroup_add(w, 1);
     weft__m *m = weft__enter();
     int err = WEFT_ENORUNTIME;
