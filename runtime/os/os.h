@@ -87,6 +87,10 @@ void weft__thread_exact_timers(
 void weft__thread_nap(int64_t ns);
 long weft__thread_id(void);
 
+/* --- this library ----------------------------------------------------------------------------- */
+/* From here dlclose does not unload the code of ours. May be called again. */
+void weft__library_pin(void);
+
 /* --- address space ---------------------------------------------------------------------------- */
 /* Zeroed pages that a forked child sees as zeros again where the system can (Linux). NULL: none. */
 void *weft__pages_map(size_t bytes);

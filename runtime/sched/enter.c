@@ -54,6 +54,7 @@ static void standin_thread_ends(void *p) {
 }
 
 static void standin_make_key(void) {
+    weft__library_pin(); /* from here threads run code of ours when they end */
     standin_key_made = pthread_key_create(&standin_key, standin_thread_ends) == 0;
 }
 

@@ -64,6 +64,7 @@ static weft__g *g_from_system(weft__r *r, int *err) {
     g->fiber.asan_low = st.low;
     g->fiber.asan_bytes = st.bytes;
 #endif
+    weft__hook_stack(r, &st, true);
     __atomic_store_n(&g->r, r, __ATOMIC_RELEASE); /* last: from here weft__each_g sees it */
     return g;
 }

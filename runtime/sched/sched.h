@@ -44,6 +44,7 @@
 #include "heap/heap.h"
 #include "os/os.h"
 #include "poller/poller.h"
+#include "sched/eh.h"
 #include "stack/stack.h"
 #include "stack/switch.h"
 
@@ -295,9 +296,11 @@ struct weft__m {
     weft__note nap;  /* a spinner's nap */
     weft__p *nextp;  /* the P it is woken with */
     weft__m *idle_link, *all_link;
-    bool main;         /* the thread that called weft_run */
-    _Atomic bool exit; /* set before a wake: leave the scheduler */
-    bool parked;       /* on the idle list */
+    weft__eh *eh;       /* this thread's, or weft__eh_none: eh.h */
+    weft__eh eh_before; /* what the thread had when it became an M */
+    bool main;          /* the thread that called weft_run */
+    _Atomic bool exit;  /* set before a wake: leave the scheduler */
+    bool parked;        /* on the idle list */
     long thread;
     pthread_t pthread;
 };
@@ -497,6 +500,14 @@ void weft__locals_end(weft__g *g); /* destroys them; user code: outside */
 void weft__deferred_add(weft__g *g, weft_deferred *d, weft_cb fn, void *arg);
 /* All of them, newest first; user code: outside. What lies on the stack below `frame` has gone. */
 void weft__deferred_run(weft__g *g, const void *frame);
+
+/* ---- what the host is told, what its threads are spared (hooks.c, eh.c, serve.c) ------------------- */
+void weft__hook_thread(weft__r *r, bool starts); /* on the thread, which is no M then */
+void weft__hook_stack(weft__r *r, const weft__stack *st, bool live);
+void weft__hook_stacks_go(weft__r *r);
+void weft__eh_begin(weft__m *m); /* the thread becomes an M */
+void weft__eh_end(weft__m *m);
+void weft__serve(weft__m *m); /* weft__schedule, and a message if the thread ends in it */
 
 /* ---- timers (timers.c) ------------------------------------------------------------------------- */
 weft__tset *weft__tset_new(weft__r *r);
