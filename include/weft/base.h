@@ -61,7 +61,7 @@ WEFT_BEGIN
 /* The body of a green thread. Same shape as C11's thrd_start_t. The result is a group's error,
    weft_run's status, or only shown in dumps. Must not be left by longjmp or exception. */
 typedef int (*weft_fn)(void *arg);
-/* A callback that must not park: destructor, deferred call, inline timer. free() fits. */
+/* A callback. It must not park, but a deferred call and a local's destructor may. free() fits. */
 typedef void (*weft_cb)(void *arg);
 /* A green thread's number; 1 is main; never used again; 0 is nobody. */
 typedef uint64_t weft_id;

@@ -5,6 +5,20 @@
 WEFT_BEGIN
 typedef struct weft_runtime weft_runtime;
 
+/* Memory hooks are for the process, since channels outlive and cross runtimes. Never called on a hot path
+   nor in a signal handler, but perhaps with a lock of weft held: they must not call weft, nor wait for
+   anybody who does. Stacks and guards are address space and do not pass here, nor does what the C library
+   allocates for itself. `align` is a power of two of at least 16; NULL: no memory; free is given the
+   sizes that alloc was. */
+typedef struct weft_allocator {
+    size_t size; /* sizeof(weft_allocator) */
+    void *(*alloc)(void *ctx, size_t bytes, size_t align);
+    void (*free)(void *ctx, void *ptr, size_t bytes, size_t align);
+    void *ctx;
+} weft_allocator;
+WEFT_API int weft_set_allocator(const weft_allocator *a);
+/* - any: once, before any other call; -EBUSY after; -EINVAL if either is missing */
+
 enum weft_log_level { WEFT_LOG_ERROR, WEFT_LOG_WARNING, WEFT_LOG_INFO, WEFT_LOG_DEBUG };
 enum weft_config_flags {
     /* WEFT_PROCS and WEFT_STACK are not read (never read in set-id programs) */
@@ -24,8 +38,8 @@ enum weft_config_flags {
     WEFT_EXCLUSIVE = 1 << 5
 };
 
-/* Zero is the default of every field. Get one from weft_config_default(), which stores the caller's
-   own sizeof. */
+/* Zero is the default of every field, and what those called reserved must be (-EINVAL). Get one from
+   weft_config_default(), which stores the caller's own sizeof. */
 typedef struct weft_config {
     size_t size;
     const char *name; /* in dumps and thread names; default "weft" */
@@ -39,12 +53,23 @@ typedef struct weft_config {
     size_t max_stack_bytes; /* 0: no bound. At the bound spawn says -ENOMEM */
     /* weft_run: what main leaves behind gets this long; 0: 5 s; negative: no limit */
     weft_duration stop_limit;
+    void *reserved0[2];
     void *hook_arg; /* first argument of the hooks below */
     /* default: stderr. Any thread; may not call weft */
     void (*log)(void *hook_arg, int level, const char *line);
     /* before abort(); perhaps on a signal stack: only async-signal-safe calls */
     void (*fatal)(void *hook_arg, const char *text);
-    void *reserved[16];
+    /* On each new OS thread that will run green threads, before its first, and at its end (attach to a
+       virtual machine, affinity). A plain thread there: it may call weft, and wait. Not on the thread of
+       weft_run, which is the caller's */
+    void (*thread_start)(void *hook_arg);
+    void (*thread_stop)(void *hook_arg);
+    void *reserved1;
+    /* For collectors: a stack comes (live 1), goes (0): its usable bytes, without the guard. It comes once,
+       before its first green thread, serves one after another, and goes when the runtime ends. Any thread;
+       may not call weft */
+    void (*stack_map)(void *hook_arg, void *low, size_t bytes, int live);
+    void *reserved[8];
 } weft_config;
 WEFT_INLINE weft_config weft_config_default(void) {
     weft_config c = WEFT_ZERO;

@@ -63,11 +63,14 @@ void weft__fatal_drop_hook(void (*hook)(void *arg, const char *text), void *arg)
 extern void (*weft__fatal_who)(char *buf, size_t bytes);
 
 /* Memory. Blocks are 16-aligned and not cleared; free takes the size that was asked for. NULL when
-   there is none. Never called on a hot path and never with a lock of the runtime held but heap's. */
+   there is none. Never called on a hot path; with a lock of the runtime held only by the timer heaps,
+   the table of conns and the pool of stacks. */
 void *weft__mem_alloc(size_t bytes);
 void *weft__mem_zalloc(size_t bytes);
-void *weft__mem_alloc_aligned(size_t bytes, size_t align);
 void weft__mem_free(void *ptr, size_t bytes);
+/* `align` is at least 16; free_aligned is told the same. */
+void *weft__mem_alloc_aligned(size_t bytes, size_t align);
+void weft__mem_free_aligned(void *ptr, size_t bytes, size_t align);
 
 /* Reads a caller's option struct into `out`, which holds the defaults and is `bytes` long. NULL: they
    stay. 0, or -EINVAL: shorter than any version had it (`least`), or it asks for what we do not know. */

@@ -85,7 +85,9 @@ WEFT_API int weft_chan_new(weft_chan **out, size_t elem_bytes, size_t capacity) 
     return 0;
 }
 
-static void chan_free(weft_chan *c) { weft__mem_free(c, sizeof *c + c->elem * c->cap); }
+static void chan_free(weft_chan *c) {
+    weft__mem_free_aligned(c, sizeof *c + c->elem * c->cap, WEFT__LINE);
+}
 
 static bool nobody_waits(const weft_chan *c) {
     return c->recvq.head == NULL && c->sendq.head == NULL;

@@ -36,7 +36,7 @@ static weft__heap_entry *entries_new(uint32_t cap) {
 }
 
 static void entries_free(weft__heap_entry *entries, uint32_t cap) {
-    if (entries) weft__mem_free(entries - ROOT_OFFSET, block_bytes(cap));
+    if (entries) weft__mem_free_aligned(entries - ROOT_OFFSET, block_bytes(cap), WEFT__LINE);
 }
 
 static int set_cap(weft__heap *h, uint32_t cap) {

@@ -94,6 +94,10 @@ void weft__thread_own_files(int keep);
 char weft__thread_state(long id);
 int64_t weft__thread_cpu(long id); /* its CPU time, ns; -1: the system does not say */
 
+/* --- this library ----------------------------------------------------------------------------- */
+/* From here dlclose does not unload the code of ours. May be called again. */
+void weft__library_pin(void);
+
 /* --- address space ---------------------------------------------------------------------------- */
 /* Zeroed pages that a forked child sees as zeros again where the system can (Linux). NULL: none. */
 void *weft__pages_map(size_t bytes);

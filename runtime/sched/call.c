@@ -25,6 +25,9 @@ struct call {
     bool cut_off; /* time is up: the flag is set, or to be set at once */
     bool ended;
     int result;
+
+    weft_deferred ends; /* of the G */
+    int returned;       /* by fn */
 };
 
 static const int64_t RESCAN_FIRST = 2 * WEFT_MILLISECOND, RESCAN_LONGEST = 64 * WEFT_MILLISECOND;
@@ -48,7 +51,7 @@ static void take_flag_back(weft__g *g) {
     }
 }
 
-static void call_ends(void *arg, int result) {
+static void call_ends(void *arg) {
     struct call *c = arg;
     weft__m *m = weft__enter();
     weft__won won = WEFT__LOST;
@@ -57,7 +60,7 @@ static void call_ends(void *arg, int result) {
         take_flag_back(c->g);
     }
     c->g = NULL;
-    c->result = result;
+    c->result = m->g->by_exit ? m->g->exit_result : c->returned;
     c->ended = true;
     weft__waiter *w = weft__waitq_claim(&c->q, &won);
     weft__lock_drop(&c->lock);
@@ -71,11 +74,8 @@ static int call_body(void *arg) {
     struct call *c = arg;
     weft__g *g = weft__m_self()->g;
     call_begins(c, g);
-    g->at_exit = call_ends;
-    int result = c->fn(c->arg);
-    g->at_exit = NULL;
-    call_ends(c, result);
-    return result;
+    weft__deferred_add(g, &c->ends, call_ends, c);
+    return c->returned = c->fn(c->arg);
 }
 
 /* ---- the caller -------------------------------------------------------------------------------- */

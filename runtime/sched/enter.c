@@ -44,6 +44,8 @@ static bool standin_key_made;
 
 static void standin_thread_ends(void *p) {
     struct standin *s = p;
+    weft__locals_end(&s->g); /* user code, which calls by this stand-in */
+    s->g.deferred = NULL;    /* what is left lay on the thread's stack */
     weft__attach_thread_ends(&s->m);
     weft__m_set_self(NULL);
     weft__lock_take(&standin_lock);
@@ -53,6 +55,7 @@ static void standin_thread_ends(void *p) {
 }
 
 static void standin_make_key(void) {
+    weft__library_pin(); /* from here threads run code of ours when they end */
     standin_key_made = pthread_key_create(&standin_key, standin_thread_ends) == 0;
 }
 
@@ -103,7 +106,18 @@ WEFT__COLD weft__m *weft__enter_slow(weft__m *m, bool may_park) {
     if (atomic_load_explicit(&m->incall, memory_order_relaxed) > 1) {
         return m;
     }
-    return weft__serve(m, may_park);
+    return weft__answer(m, may_park);
+}
+
+/* A thread's first call; or one from where there is no G, which is a hook. */
+WEFT__COLD weft__g *weft__g_self_slow(void) {
+    weft__m *m = weft__enter();
+    weft__g *g = m->g;
+    weft__leave(m);
+    if (g == NULL) {
+        weft__fatal("weft was called from a hook that may not call it");
+    }
+    return g;
 }
 
 /* Pays what the call owes: see the owed bits. Behind the publishing of the work, so this fence is

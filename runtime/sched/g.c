@@ -15,7 +15,7 @@
  * its length in `id` and the next chain in `arg`. A P keeps one chain in reserve. A G's
  * wait word, timer and stack outlive its deaths; everything else is set anew at birth.
  */
-#include "sched/sched.h"
+#include "sched/defer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -78,6 +78,7 @@ static weft__g *g_from_system(weft__m *m, weft__r *r, int *err) {
     g->fiber.asan_low = st.low;
     g->fiber.asan_bytes = st.bytes;
 #endif
+    weft__hook_stack(r, &st, true);
     __atomic_store_n(&g->r, r, __ATOMIC_RELEASE); /* last: from here weft__each_g sees it */
     weft__fence_full(); /* pairs with a stop's: it finds g and flags it, or is seen here */
     if (atomic_load_explicit(&r->cancelling, memory_order_relaxed) != 0) {
@@ -263,7 +264,33 @@ int weft__g_start_copy(weft__m *m, weft__r *r, weft_fn fn, const void *arg, size
     return 0;
 }
 
+/* The body has returned: what it deferred runs, then what was local to it goes. User code, outside. The
+   nodes may lie in the body's own frame, right below ours, intact until the next call: so they are taken
+   into our frame before that, and nothing is called till then. */
+WEFT__ALWAYS_INLINE void body_returned(weft__g *g) {
+#ifdef WEFT__TSAN
+    void *room = __builtin_alloca(4096); /* its hooks are calls */
+    __asm__ volatile("" : : "r"(room) : "memory");
+#endif
+    if (weft__unlikely(g->deferred != NULL)) {
+        const char *here = __builtin_frame_address(0);
+        size_t below = (size_t)(here - (const char *)weft__deferred_lowest(g, here));
+#ifdef WEFT_CANARY_BODYS_FRAME_NOT_KEPT
+        below = 0;
+#endif
+        void *kept = __builtin_alloca(below);
+        __asm__ volatile("" : : "r"(kept) : "memory");
+        weft__deferred_run(g, kept);
+    }
+    if (weft__unlikely(g->locals != NULL)) {
+        weft__locals_end(g);
+    }
+}
+
 /* The first frame of every G. */
+#ifdef WEFT__ASAN
+__attribute__((no_sanitize_address))
+#endif
 void weft__g_entry(weft__m *m) {
 #ifdef WEFT__ASAN
     __sanitizer_finish_switch_fiber(NULL, NULL, NULL);
@@ -272,6 +299,7 @@ void weft__g_entry(weft__m *m) {
     weft__g *g = m->g;
     weft__leave(m);
     int result = g->fn(g->arg);
+    body_returned(g);
     weft__g_exit(weft__enter(), result);
 }
 
@@ -285,6 +313,7 @@ void weft__g_exit(weft__m *m, int result) {
         g->is_main = false;
         weft__main_ends(r, result, g->by_exit);
     }
+    g->by_exit = false;
     if (weft__unlikely(r->cfg.max_gs != 0)) {
         atomic_fetch_sub(&r->gcount, 1);
     }

@@ -7,7 +7,7 @@
  * raises REVOKE with an atomic or; only the M lowers it, under its `settle` lock. Taking and giving a P
  * never writes the ticket.
  *
- *   enter     incall = 1; light fence; ticket at peace? else the slow way (weft__serve).
+ *   enter     incall = 1; light fence; ticket at peace? else the slow way (weft__answer).
  *   retaker   (sysmon; one at a time a runtime) REVOKE up; heavy fence; then under settle: REVOKE still
  *             up, incall 0, m->p the P that was meant: m->p = NULL, the P is in its hands.
  *
@@ -99,7 +99,7 @@ static void note_return(weft__m *m) {
     m->lost_at = 0;
 }
 
-static weft__m *serve_parking(weft__m *m) {
+static weft__m *answer_parking(weft__m *m) {
     weft__lower(m);
     if (m->p != NULL) {
         return by_way_of_g0(m, WEFT__COMMIT_YIELD);
@@ -109,7 +109,7 @@ static weft__m *serve_parking(weft__m *m) {
     return weft__regain(m) ? m : by_way_of_g0(m, WEFT__COMMIT_QUEUE);
 }
 
-static weft__m *serve_nopark(weft__m *m) {
+static weft__m *answer_nopark(weft__m *m) {
     weft__lock_take(&m->settle); /* a retaker may be looking */
     weft__p *p = m->p != NULL ? disown(m, 0) : NULL;
     weft__lock_drop(&m->settle); /* REVOKE stays up: H4 */
@@ -120,8 +120,8 @@ static weft__m *serve_nopark(weft__m *m) {
     return m;
 }
 
-weft__m *weft__serve(weft__m *m, bool may_park) {
-    return may_park ? serve_parking(m) : serve_nopark(m);
+weft__m *weft__answer(weft__m *m, bool may_park) {
+    return may_park ? answer_parking(m) : answer_nopark(m);
 }
 
 void weft__handoff_now(weft__m *m) {

@@ -60,6 +60,7 @@ void weft__m_begin(weft__m *m) {
 #ifdef WEFT__TSAN
     m->g0.tsan = __tsan_get_current_fiber();
 #endif
+    weft__eh_begin(m);
     atomic_store_explicit(&m->incall, 1, memory_order_relaxed);
     weft__m_set_self(m);
 }
@@ -68,6 +69,7 @@ void weft__m_end(weft__m *m) {
 #ifdef WEFT__CTX_HAS_FINI
     weft__ctx_fini(&m->g0.ctx);
 #endif
+    weft__eh_end(m);
     atomic_store_explicit(&m->incall, 0, memory_order_relaxed);
     weft__m_set_self(NULL);
 }
@@ -103,13 +105,17 @@ static void *m_body(void *arg) {
     weft__thread_exact_timers();
     weft__sigstack sig;
     bool has_sig = weft__sigstack_setup(&sig) == 0;
+    weft__hook_thread(m->r, true);
+    weft__m *before = weft__m_self(); /* its stand-in, if the hook has called weft */
     weft__m_begin(m);
     if (m->nextp != NULL) { /* else it is the spare */
         weft__acquirep(m, m->nextp);
         m->nextp = NULL;
     }
-    weft__schedule(m);
+    weft__serve(m);
     weft__m_end(m);
+    weft__m_set_self(before);
+    weft__hook_thread(m->r, false);
     if (has_sig) {
         weft__sigstack_teardown(&sig);
     }

@@ -178,8 +178,8 @@ void __tsan_switch_to_fiber(void *fiber, unsigned flags);
 #endif
 
 /* One switch, with the sanitizers told. `ends`: `from` will never come back. */
-WEFT__ALWAYS_INLINE weft__m *weft__fiber_switch(weft__fiber *from, weft__fiber *to, weft__m *m,
-                                                bool ends) {
+WEFT__ALWAYS_INLINE weft__m *weft__fiber_switch_bare(weft__fiber *from, weft__fiber *to, weft__m *m,
+                                                     bool ends) {
     (void)ends;
 #ifdef WEFT__ASAN
     __sanitizer_start_switch_fiber(ends ? NULL : &from->asan_fake, to->asan_low, to->asan_bytes);
@@ -192,6 +192,16 @@ WEFT__ALWAYS_INLINE weft__m *weft__fiber_switch(weft__fiber *from, weft__fiber *
     __sanitizer_finish_switch_fiber(from->asan_fake, NULL, NULL);
 #endif
     return m;
+}
+
+weft__m *weft__fiber_switch_eh(weft__fiber *from, weft__fiber *to, weft__m *m, bool ends);
+/* The same, and the exceptions that are being handled go with their G. */
+WEFT__ALWAYS_INLINE weft__m *weft__fiber_switch(weft__fiber *from, weft__fiber *to, weft__m *m,
+                                                bool ends) {
+    if (weft__unlikely(weft__eh_busy(m->eh))) {
+        return weft__fiber_switch_eh(from, to, m, ends);
+    }
+    return weft__fiber_switch_bare(from, to, m, ends);
 }
 
 /* The next G if it may be run straight from the parker's stack: from runnext or the ring, no request

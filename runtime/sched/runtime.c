@@ -73,6 +73,14 @@ static void read_env(weft__r *r, weft_config *c) {
     }
 }
 
+static bool reserved_is_zero(const weft_config *c) {
+    bool zero = c->reserved0[0] == NULL && c->reserved0[1] == NULL && c->reserved1 == NULL;
+    for (size_t i = 0; i < WEFT_COUNT(c->reserved); i++) {
+        zero &= c->reserved[i] == NULL;
+    }
+    return zero;
+}
+
 static int fill_config(weft__r *r, const weft_config *in, bool started) {
     weft_config *c = &r->cfg;
     *c = weft_config_default();
@@ -80,7 +88,7 @@ static int fill_config(weft__r *r, const weft_config *in, bool started) {
     if (err != 0) {
         return err;
     }
-    if (c->procs < 0 || c->procs > MOST_PROCS || c->max_threads < 0 ||
+    if (!reserved_is_zero(c) || c->procs < 0 || c->procs > MOST_PROCS || c->max_threads < 0 ||
         (c->stack_size != 0 && c->stack_size < LEAST_STACK)) {
         return -EINVAL;
     }
@@ -177,7 +185,7 @@ static void free_p(weft__r *r, weft__p *p) {
         return;
     }
     weft__mem_free(p->seen_ticks, (size_t)r->nprocs * sizeof *p->seen_ticks);
-    weft__mem_free(p, sizeof *p);
+    weft__mem_free_aligned(p, sizeof *p, WEFT__LINE);
 }
 
 /* All that r owns but threads. Whatever was not made is NULL. */
@@ -191,6 +199,7 @@ static void free_parts(weft__r *r) {
         free_p(r, r->ps[i]);
     }
     if (r->stacks != NULL) {
+        weft__hook_stacks_go(r);
         weft__g_free_all(r);
         weft__overflow_unwatch(r->stacks);
         weft__stacks_free(r->stacks);
@@ -207,7 +216,7 @@ static void free_parts(weft__r *r) {
         weft__pages_unmap(m, sizeof *m);
         m = next;
     }
-    weft__mem_free(r, sizeof *r);
+    weft__mem_free_aligned(r, sizeof *r, WEFT__LINE);
 }
 
 /* The G, if any, that runs on st: for the overflow report, in a signal handler. */
@@ -229,6 +238,7 @@ static void fatal_who(char *buf, size_t bytes) {
 }
 
 static void init_once(void) {
+    weft__library_pin();
     weft__fence_init();
     weft__stack_entry = weft__g_entry;
     weft__fatal_who = fatal_who;
@@ -260,7 +270,7 @@ static int runtime_new(weft__r **out, const weft_config *cfg, bool started) {
     r->helper_due = INT64_MAX;
     int err = fill_config(r, cfg, started);
     if (err != 0) {
-        weft__mem_free(r, sizeof *r);
+        weft__mem_free_aligned(r, sizeof *r, WEFT__LINE);
         return err;
     }
     err = make_ps(r);
@@ -506,7 +516,7 @@ static int run_here(weft__r *r, weft_fn app, void *arg, const void *site) {
     if (err != 0) {
         atomic_store(&m->exit, true);
     }
-    weft__schedule(m);
+    weft__serve(m);
     weft__m_end(m);
     weft__m_gone(r);
     if (has_sig) {

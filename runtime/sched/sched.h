@@ -13,7 +13,7 @@
  *
  * Files: enter.c (who calls: M of this thread, stand-ins), g.c (Gs: making, starting, ending),
  * runq.c (ring and runnext), proc.c (find work, idle, wake), park.c (the wait word and its claim),
- * timers.c (heaps in the scheduler), maker.c (threads), handoff.c (a thread that blocks or computes
+ * timers.c (heaps in the scheduler), local.c and defer.c (what belongs to a G), maker.c (threads), handoff.c (a thread that blocks or computes
  * loses its P), sysmon.c (who looks for those), runtime.c (start, run, stop),
  * outside.c (a stop asked for from anywhere, wakers that weft cannot see), call.c (a G that somebody
  * outside waits for), attach.c (plain threads with a runtime), trigger.c (starts by signal handlers),
@@ -50,11 +50,13 @@
 #include "heap/heap.h"
 #include "os/os.h"
 #include "poller/poller.h"
+#include "sched/eh.h"
 #include "stack/stack.h"
 #include "stack/switch.h"
 
 #include <weft/inspect.h>
 #include <weft/runtime.h>
+#include <weft/task.h>
 
 typedef struct weft__g weft__g;
 typedef struct weft__m weft__m;
@@ -134,13 +136,13 @@ struct weft__g {
     bool timer_armed; /* the deadline of the present wait is in a heap */
     bool is_main;
     bool by_exit; /* ended by weft_exit */
+    int exit_result;
 
     /* born, parked: one line */
     weft_fn fn;
     void *arg;
-    void (*at_exit)(void *arg, int result); /* if the body ends by weft_exit, given its arg; set and
-                                               cleared by the body */
-    const void *created_at;                 /* return address of the call that made it */
+    weft_deferred *deferred; /* newest first: defer.c */
+    const void *created_at;  /* return address of the call that made it */
     uint64_t id;
     long thread;        /* which thread ran it last, for the migrations count */
     const void *object; /* what it waits on */
@@ -153,6 +155,7 @@ struct weft__g {
     weft__m *m;         /* a stand-in's M */
     char *name;         /* 64 bytes of memory, or NULL */
     weft__stack stack;
+    struct weft__locals *locals; /* NULL: none was set. local.c */
 };
 #if !defined(WEFT__ASAN) && !defined(WEFT__TSAN)
 _Static_assert(sizeof(weft__g) <= 256, "a G and its first frames must fit one page");
@@ -311,6 +314,8 @@ struct weft__m {
     weft__note nap;  /* a spinner's nap */
     weft__p *nextp;  /* the P it is woken with */
     weft__m *idle_link, *all_link;
+    weft__eh *eh;       /* this thread's, or weft__eh_none: eh.h */
+    weft__eh eh_before; /* what the thread had when it became an M */
     struct weft__attach *attach; /* a plain thread's: attach.c */
     bool main;                   /* the thread that called weft_run */
     _Atomic bool exit;           /* set before a wake: leave the scheduler */
@@ -546,6 +551,27 @@ void weft__g_reap(weft__m *m, weft__g *g); /* the far side's part of an end */
 void weft__each_g(weft__r *r, void (*fn)(weft__g *g, void *arg), void *arg);
 void weft__g_free_all(weft__r *r); /* names and fibers, before the stacks go */
 
+/* ---- what belongs to a G (local.c, defer.c) ------------------------------------------------------ */
+weft__g *weft__g_self_slow(void);
+/* The G that calls, or the stand-in of a plain thread. For calls that touch nothing but it, and so need
+   no enter: no P, no lock. */
+WEFT__ALWAYS_INLINE weft__g *weft__g_self(void) {
+    weft__m *m = weft__m_self();
+    return weft__likely(m != NULL && m->g != NULL) ? m->g : weft__g_self_slow();
+}
+void weft__locals_end(weft__g *g); /* destroys them; user code: outside */
+void weft__deferred_add(weft__g *g, weft_deferred *d, weft_cb fn, void *arg);
+/* All of them, newest first; user code: outside. What lies on the stack below `frame` has gone. */
+void weft__deferred_run(weft__g *g, const void *frame);
+
+/* ---- what the host is told, what its threads are spared (hooks.c, eh.c, serve.c) ------------------- */
+void weft__hook_thread(weft__r *r, bool starts); /* on the thread, which is no M then */
+void weft__hook_stack(weft__r *r, const weft__stack *st, bool live);
+void weft__hook_stacks_go(weft__r *r);
+void weft__eh_begin(weft__m *m); /* the thread becomes an M */
+void weft__eh_end(weft__m *m);
+void weft__serve(weft__m *m); /* weft__schedule, and a message if the thread ends in it */
+
 /* ---- timers (timers.c) ------------------------------------------------------------------------- */
 weft__tset *weft__tset_new(weft__r *r);
 void weft__tset_close(weft__tset *ts); /* the runtime goes: empties the heap, gives up its hold */
@@ -634,7 +660,7 @@ void weft__watch_dropped(weft__r *r);
 bool weft__watch_empty(weft__r *r);
 /* handoff.c */
 enum weft__handoff { WEFT__HANDOFF_NONE, WEFT__HANDOFF_BLOCKED, WEFT__HANDOFF_COMPUTING };
-weft__m *weft__serve(weft__m *m, bool may_park); /* the slow way, of an M of a runtime */
+weft__m *weft__answer(weft__m *m, bool may_park); /* the slow way, of an M of a runtime */
 void weft__lower(weft__m *m);                    /* in the scheduler: whatever was asked is done */
 bool weft__retake(weft__r *r, weft__p *p, weft__m *m); /* REVOKE is up, fence crossed: is p ours? */
 void weft__handoffp(weft__r *r, weft__p *p); /* p, in the caller's hands, goes to who runs it */

@@ -77,14 +77,11 @@ WEFT_API void weft_exit(int result) {
     }
     weft__g *g = m->g;
     g->by_exit = true;
-    void (*at_exit)(void *, int) = g->at_exit;
-    if (at_exit != NULL) {
-        g->at_exit = NULL;
-        weft__leave(m);
-        at_exit(g->arg, result);
-        m = weft__enter();
-    }
-    weft__g_exit(m, result);
+    g->exit_result = result;
+    weft__leave(m);
+    weft__deferred_run(g, __builtin_frame_address(0));
+    weft__locals_end(g);
+    weft__g_exit(weft__enter(), result);
 }
 
 WEFT_API void weft_set_name(const char *fmt, ...) {

@@ -38,6 +38,7 @@ struct weft_trigger {
     weft_fn fn;
     void *arg;
     const void *site;
+    weft_deferred ends; /* of the G that runs fn */
 
     weft__lock lock; /* guards these */
     weft__g *g;      /* runs fn; set by itself */
@@ -124,9 +125,8 @@ WEFT_API void weft_trigger_fire(weft_trigger *t) {
 
 /* Fires that came meanwhile are one more; its place in the list is taken before `running` is given up,
    so nobody who frees it sees neither. */
-static void run_ends(void *arg, int result) {
+static void run_ends(void *arg) {
     weft_trigger *t = arg;
-    (void)result;
     weft__m *m = weft__enter();
     weft__lock_take(&t->lock);
     bool again = t->again && !t->freed;
@@ -148,11 +148,8 @@ static int run_body(void *arg) {
     weft__lock_take(&t->lock);
     t->g = g;
     weft__lock_drop(&t->lock);
-    g->at_exit = run_ends;
-    int result = t->fn(t->arg);
-    g->at_exit = NULL;
-    run_ends(t, result);
-    return result;
+    weft__deferred_add(g, &t->ends, run_ends, t);
+    return t->fn(t->arg);
 }
 
 /* ---- the maker's thread ------------------------------------------------------------------------ */

@@ -39,26 +39,22 @@ struct job {
     weft_waitgroup *w;
     weft_fn fn;
     void *arg;
+    weft_deferred ends;
 };
 
-static void job_ends(void *arg, int result) {
+static void job_ends(void *arg) {
     struct job *j = arg;
-    (void)result;
     weft_waitgroup_done(j->w);
 }
 
 static int job_body(void *arg) {
-    struct job *j = arg; /* a copy on this G's own stack */
-    weft__g *g = weft__m_self()->g;
-    g->at_exit = job_ends;
-    int result = j->fn(j->arg);
-    g->at_exit = NULL;
-    job_ends(j, result);
-    return result;
+    struct job *j = arg; /* a copy on this G's own stack, above all frames: it outlives them */
+    weft__deferred_add(weft__m_self()->g, &j->ends, job_ends, j);
+    return j->fn(j->arg);
 }
 
 WEFT_API int weft_waitgroup_go(weft_waitgroup *w, weft_fn fn, void *arg) {
-    struct job j = {w, fn, arg};
+    struct job j = {.w = w, .fn = fn, .arg = arg};
     weft_waitgroup_add(w, 1);
     weft__m *m = weft__enter_nopark();
     weft__r *r = weft__r_take();

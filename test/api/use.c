@@ -59,8 +59,20 @@ static int body(void *arg) {
     return j->number;
 }
 
+static void done(void *arg) { ((struct job *)arg)->number = 0; }
+
+static weft_local current_job = WEFT_LOCAL_INIT(done);
+
 int use_tasks(void) {
-    struct job j = {1, "one"};
+    static struct job j = {1, "one"};
+    weft_deferred d;
+    weft_defer(&d, done, &j);
+    weft_defer_run(&d);
+#ifdef WEFT_DEFER
+    WEFT_DEFER(done, &j);
+    WEFT_DEFER(done, weft_local_get(&current_job));
+#endif
+    if (weft_local_set(&current_job, &j) != 0) return -2;
     if (WEFT_GO_COPY(body, &j) != 0) return -1;
     weft_set_name("job %d of %s", j.number, j.text);
     return weft_go(body, &j);

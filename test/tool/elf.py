@@ -1,5 +1,6 @@
 """elf.py BUILD: libweft.so asks nothing of its host: no executable stack, no static TLS (dlopen would run out
-of it), no text relocations, and no library but the C library's own, so no allocator and no event loop."""
+of it), no text relocations, no library but the C library's own, so no allocator and no event loop, and nothing
+runs at load but what the compiler puts into every library (one function)."""
 import pathlib
 import re
 import subprocess
@@ -22,6 +23,10 @@ def complaints(library):
     for flag in ("STATIC_TLS", "TEXTREL"):
         if re.search(rf"\b{flag}\b", dynamic):
             yield f"it has {flag}"
+    bits = 64 if "ELF64" in readelf(library, "-hW") else 32
+    for size in re.findall(r"\(INIT_ARRAYSZ\)\s+(\d+)", dynamic):
+        if int(size) > bits // 8:
+            yield f"{int(size) // (bits // 8)} functions run when it is loaded"
     for needed in re.findall(r"\(NEEDED\)[^\[]*\[([^\]]+)\]", dynamic):
         if not C_LIBRARY.fullmatch(needed):
             yield f"it needs {needed}"
