@@ -59,8 +59,24 @@ static void start(void *arg) {
     fprintf(stderr, "nothing happened\n");
 }
 
+#ifdef __SANITIZE_THREAD__
+#define HAS_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HAS_TSAN 1
+#endif
+#endif
+
+/* TSan itself refuses pthread_exit on a fiber. */
+static void skip_under_tsan(void) {
+#ifdef HAS_TSAN
+    test_skip("no pthread_exit on a fiber of TSan's");
+#endif
+}
+
 #define ENDS_ITS_THREAD(name, fn)                                                                  \
     TEST(fatal, name) {                                                                            \
+        skip_under_tsan();                                                                         \
         weft_fn f = fn;                                                                            \
         const char *said = "weft: fatal: pthread_exit in a green thread, or its thread was "       \
                            "cancelled: a green thread ends by return or weft_exit [green thread "; \
