@@ -261,7 +261,7 @@ WEFT__ALWAYS_INLINE int send_to(weft_chan *c, const void *elem, weft_time until,
     weft__m *m = weft__enter();
     int result;
     if (weft__cancelled(m->g)) {
-        result = -ECANCELED;
+        result = weft__cancel_error(m->g);
     } else if (weft__unlikely(c == NULL)) {
         result = wait_null(&m, until, site);
     } else {
@@ -336,7 +336,7 @@ WEFT__ALWAYS_INLINE int recv_from(weft_chan *c, void *elem, weft_time until, con
     weft__m *m = weft__enter();
     int result;
     if (weft__cancelled(m->g)) {
-        result = -ECANCELED;
+        result = weft__cancel_error(m->g);
     } else if (weft__unlikely(c == NULL)) {
         result = wait_null(&m, until, site);
     } else {

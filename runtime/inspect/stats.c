@@ -78,7 +78,7 @@ static void fill(weft__r *r, weft_stats *s) {
 WEFT_API int weft_stats_read(weft_runtime *rt, weft_stats *out, size_t bytes) {
     weft__m *m = weft__enter_nopark();
     weft__r *taken = rt == NULL ? weft__r_take() : NULL, *r = rt != NULL ? rt : taken;
-    int err = WEFT_ENORUNTIME;
+    int err = weft__no_runtime();
     if (out == NULL) {
         err = -EINVAL;
     } else if (r != NULL) {
@@ -98,7 +98,7 @@ WEFT_API int weft_dump(weft_runtime *rt, int fd) {
     weft__m *m = weft__enter_nopark();
     weft__r *taken = rt == NULL ? weft__r_take() : NULL, *r = rt != NULL ? rt : taken;
     weft__leave(m); /* it may write for long, and the G stays where it is */
-    int err = r != NULL ? weft__dump(r, fd, UINT32_MAX) : WEFT_ENORUNTIME;
+    int err = r != NULL ? weft__dump(r, fd, UINT32_MAX) : weft__no_runtime();
     weft__r_give(taken);
     return err;
 }

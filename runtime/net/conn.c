@@ -25,7 +25,7 @@ static int conn_of(weft__r *r, weft_conn *out, int fd) {
 
 WEFT_API int weft_conn_from_fd(weft_conn *out, int fd) {
     weft__r *r = weft__r_take();
-    int err = r != NULL ? conn_of(r, out, fd) : WEFT_ENORUNTIME;
+    int err = r != NULL ? conn_of(r, out, fd) : weft__no_runtime();
     weft__r_give(r);
     return err;
 }

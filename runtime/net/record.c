@@ -161,6 +161,7 @@ int weft__rec_open(weft__rec **out, uint64_t *id, weft__r *r, int fd, enum weft_
     if (rec == NULL) {
         return -ENOMEM;
     }
+    weft__fork_holds(&table_lock);
     atomic_store_explicit(&r->net_event, net_event, memory_order_release);
     atomic_store(&r->net_stop, net_stop);
     atomic_fetch_add(&r->conns_open, 1);
@@ -383,7 +384,7 @@ static int64_t clock_if_timed(weft__io *io) {
 
 int weft__io_check(weft__io *io) {
     if (weft__cancelled(io->m->g)) {
-        return -ECANCELED;
+        return weft__cancel_error(io->m->g);
     }
     weft__lock_take(&io->rec->lock);
     int64_t now = clock_if_timed(io);

@@ -84,7 +84,7 @@ WEFT_API int weft_listen(weft_listener *out, const char *network, const char *ad
     }
     weft__r *r = weft__r_take();
     if (r == NULL) {
-        return WEFT_ENORUNTIME;
+        return weft__no_runtime();
     }
     err = listen_at(&fd, &at, &o);
     if (err == -EAFNOSUPPORT && address[0] == ':' && families_of(network) == 3) {
@@ -120,7 +120,7 @@ static int listener_of(weft__r *r, weft_listener *out, int fd) {
 
 WEFT_API int weft_listener_from_fd(weft_listener *out, int fd) {
     weft__r *r = weft__r_take();
-    int err = r != NULL ? listener_of(r, out, fd) : WEFT_ENORUNTIME;
+    int err = r != NULL ? listener_of(r, out, fd) : weft__no_runtime();
     weft__r_give(r);
     return err;
 }
@@ -289,7 +289,7 @@ static int end_dial(weft_conn *out, uint64_t id, bool connected, weft_time until
                    .site = site};
     int err = 0;
     if (!connected) {
-        err = weft__cancelled(io.m->g) ? -ECANCELED : finish_connect(&io);
+        err = weft__cancelled(io.m->g) ? weft__cancel_error(io.m->g) : finish_connect(&io);
     }
     int gone = err != 0 ? weft__rec_close(io.m, id, WEFT__CONN, &closed) : -EBADF;
     weft__leave(io.m);
@@ -316,7 +316,7 @@ static int dial(weft_conn *out, const char *network, const char *address,
         return err;
     }
     weft__r *r = weft__r_take();
-    err = r != NULL ? begin_dial(&id, r, &to, &o) : WEFT_ENORUNTIME;
+    err = r != NULL ? begin_dial(&id, r, &to, &o) : weft__no_runtime();
     weft__r_give(r);
     return err == 0 || err == -EINPROGRESS ? end_dial(out, id, err == 0, until, site) : err;
 }

@@ -72,6 +72,11 @@ WEFT__ALWAYS_INLINE void weft__fence_light(void) {
     }
 }
 
+/* --- fork ------------------------------------------------------------------------------------- */
+/* A lock that is the process's is held over every fork from here on, so that a child finds it free and
+   what it guards whole. Again is harmless; at most 16, which take nothing while they are held. */
+void weft__fork_holds(weft__lock *l);
+
 /* --- threads ---------------------------------------------------------------------------------- */
 WEFT__ALWAYS_INLINE void weft__pause(void) {
 #if defined(__x86_64__) || defined(__i386__)

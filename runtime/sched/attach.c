@@ -25,7 +25,7 @@ struct weft__attach {
     struct weft__attach *next, **at; /* in r's list */
 };
 
-static weft__lock lock;
+weft__lock weft__attach_lock;
 
 static void unlist(struct weft__attach *a) {
     if (a->r == NULL) {
@@ -41,9 +41,9 @@ static void unlist(struct weft__attach *a) {
 static void pop(weft__m *m) {
     struct weft__attach *a = m->attach;
     m->attach = a->outer;
-    weft__lock_take(&lock);
+    weft__lock_take(&weft__attach_lock);
     unlist(a);
-    weft__lock_drop(&lock);
+    weft__lock_drop(&weft__attach_lock);
     weft__mem_free(a, sizeof *a);
 }
 
@@ -57,11 +57,11 @@ void weft__attach_detach_all(weft__r *r) {
 #ifdef WEFT_CANARY_STOP_LEAVES_ATTACHED
     return;
 #endif
-    weft__lock_take(&lock);
+    weft__lock_take(&weft__attach_lock);
     while (r->attached != NULL) {
         unlist(r->attached);
     }
-    weft__lock_drop(&lock);
+    weft__lock_drop(&weft__attach_lock);
 }
 
 /* ---- the runtime of a caller ------------------------------------------------------------------- */
@@ -70,12 +70,12 @@ static weft__r *attached_to(weft__m *m, bool hold) {
     if (m == NULL || m->attach == NULL) {
         return NULL;
     }
-    weft__lock_take(&lock);
+    weft__lock_take(&weft__attach_lock);
     weft__r *r = m->attach->r;
     if (r != NULL && hold) {
         atomic_fetch_add(&r->users, 1);
     }
-    weft__lock_drop(&lock);
+    weft__lock_drop(&weft__attach_lock);
     return r;
 }
 
@@ -100,7 +100,7 @@ WEFT_API weft_runtime *weft_current(void) {
 /* ---- the public calls -------------------------------------------------------------------------- */
 
 static int enlist(struct weft__attach *a, weft__r *r) {
-    weft__lock_take(&lock);
+    weft__lock_take(&weft__attach_lock);
     bool open = atomic_load(&r->stopping) == 0 && !atomic_load(&r->dead);
     if (open) {
         a->r = r;
@@ -111,7 +111,7 @@ static int enlist(struct weft__attach *a, weft__r *r) {
         }
         r->attached = a;
     }
-    weft__lock_drop(&lock);
+    weft__lock_drop(&weft__attach_lock);
     return open ? 0 : WEFT_ESTOPPING;
 }
 
@@ -138,7 +138,7 @@ WEFT_API int weft_attach(weft_runtime *rt) {
     }
     weft__r *r = rt != NULL ? rt : weft__attached_take(m);
     if (r == NULL) {
-        return WEFT_ENORUNTIME;
+        return weft__no_runtime();
     }
     int err = attach(m, r);
     if (rt == NULL) {

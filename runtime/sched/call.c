@@ -152,8 +152,8 @@ WEFT_API int weft_call(weft_runtime *rt, weft_fn fn, void *arg, weft_time until,
     struct call c = {.fn = fn, .arg = arg};
     weft__m *m = weft__enter();
     weft__r *taken = rt == NULL ? weft__r_take() : NULL, *r = rt != NULL ? rt : taken;
-    int err = WEFT_ENORUNTIME;
-    if (r != NULL) {
+    int err = r != NULL ? -EPERM : weft__no_runtime();
+    if (r != NULL && !weft__forked(r)) {
         weft__abroad_begin(m, r);
         atomic_fetch_add(&r->users, 1);
         err = weft__g_start(m, r, call_body, &c, site);

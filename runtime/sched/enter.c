@@ -36,7 +36,7 @@ struct standin {
     struct standin *next;
 };
 
-static weft__lock standin_lock;
+weft__lock weft__standin_lock;
 static struct standin *standin_free;
 static pthread_key_t standin_key;
 static pthread_once_t standin_once = PTHREAD_ONCE_INIT;
@@ -48,10 +48,10 @@ static void standin_thread_ends(void *p) {
     s->g.deferred = NULL;    /* what is left lay on the thread's stack */
     weft__attach_thread_ends(&s->m);
     weft__m_set_self(NULL);
-    weft__lock_take(&standin_lock);
+    weft__lock_take(&weft__standin_lock);
     s->next = standin_free;
     standin_free = s;
-    weft__lock_drop(&standin_lock);
+    weft__lock_drop(&weft__standin_lock);
 }
 
 static void standin_make_key(void) {
@@ -59,14 +59,22 @@ static void standin_make_key(void) {
     standin_key_made = pthread_key_create(&standin_key, standin_thread_ends) == 0;
 }
 
+static void standin_init(struct standin *s) {
+    memset(s, 0, sizeof *s);
+    s->g.standin = true;
+    s->g.m = &s->m;
+    s->m.g = &s->g;
+    atomic_store(&s->m.ticket, WEFT__PEACE);
+}
+
 static struct standin *standin_get(void) {
     pthread_once(&standin_once, standin_make_key);
-    weft__lock_take(&standin_lock);
+    weft__lock_take(&weft__standin_lock);
     struct standin *s = standin_free;
     if (s != NULL) {
         standin_free = s->next;
     }
-    weft__lock_drop(&standin_lock);
+    weft__lock_drop(&weft__standin_lock);
     if (s != NULL) {
         return s;
     }
@@ -74,11 +82,7 @@ static struct standin *standin_get(void) {
     if (s == NULL) {
         weft__fatal("out of memory at the first call of a plain thread");
     }
-    memset(s, 0, sizeof *s);
-    s->g.standin = true;
-    s->g.m = &s->m;
-    s->m.g = &s->g;
-    atomic_store(&s->m.ticket, 1);
+    standin_init(s);
     return s;
 }
 
@@ -93,6 +97,29 @@ static weft__m *enter_first(void) {
     return &s->m;
 }
 
+/* A green thread that forked goes on in the child, on its stack and without its runtime: its M was wiped.
+   It is the child's only thread. As a stand-in whose every wait is ended with -EPERM it touches no lock
+   that a thread of the parent may have held; what cannot fail works as long as it need not wait. */
+static weft__m *enter_forked(void) {
+    static struct standin child;
+    standin_init(&child);
+    child.m.thread = weft__thread_id();
+    atomic_store(&child.g.cancel, WEFT__CANCEL_FORKED);
+    weft__m_set_self(&child.m);
+    atomic_store_explicit(&child.m.incall, 1, memory_order_relaxed);
+    return &child.m;
+}
+
+static bool is_forked(const weft__m *m) {
+    return (atomic_load_explicit(&m->ticket, memory_order_relaxed) & WEFT__PEACE) == 0 ||
+           (m->g != NULL && atomic_load(&m->g->cancel) == WEFT__CANCEL_FORKED);
+}
+
+int weft__no_runtime(void) {
+    weft__m *m = weft__m_self();
+    return m != NULL && is_forked(m) ? -EPERM : WEFT_ENORUNTIME;
+}
+
 /* The slow way of enter: a thread that we have not seen, a forked child, or a request. A call within
    a call does not answer one: the outer call holds what is asked for. */
 WEFT__COLD weft__m *weft__enter_slow(weft__m *m, bool may_park) {
@@ -100,8 +127,7 @@ WEFT__COLD weft__m *weft__enter_slow(weft__m *m, bool may_park) {
         return enter_first();
     }
     if ((atomic_load_explicit(&m->ticket, memory_order_relaxed) & WEFT__PEACE) == 0) {
-        weft__fatal("a forked child called weft from a green thread of its parent: call exec, or a "
-                    "new process");
+        return enter_forked();
     }
     if (atomic_load_explicit(&m->incall, memory_order_relaxed) > 1) {
         return m;

@@ -306,6 +306,9 @@ void weft__g_entry(weft__m *m) {
 void weft__g_exit(weft__m *m, int result) {
     weft__g *g = m->g;
     weft__r *r = g->r;
+    if (weft__unlikely(g->standin)) {
+        weft__fatal("a green thread returned in a forked child: call exec or _exit");
+    }
     if (weft__unlikely(*weft__g_canary(g) != canary())) {
         weft__fatal("green thread %llu wrote over the top of its stack", (unsigned long long)g->id);
     }

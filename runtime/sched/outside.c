@@ -130,7 +130,7 @@ WEFT_API void weft_external_end(weft_runtime *rt) {
 WEFT_API int weft_request_stop(weft_runtime *rt) {
     weft__r *taken = rt == NULL ? weft__r_take() : NULL, *r = rt != NULL ? rt : taken;
     if (r == NULL) {
-        return WEFT_ENORUNTIME;
+        return weft__no_runtime();
     }
     atomic_fetch_add(&r->users, 1); /* the last G may end under us, and who waits for it go on */
     atomic_store(&r->stopping, 1);

@@ -142,8 +142,16 @@ void weft__commit_slow(weft__m *m, uint8_t c) {
 }
 
 /* A plain thread's park: a futex wait. A deadline is the wait's own time-out. */
+WEFT__COLD static void park_forked(weft__g *g) {
+    weft__fatal("a forked child waits (%s) for what its parent's threads would have done",
+                weft__reason_text[g->reason]);
+}
+
 weft__m *weft__park_standin(weft__m *m, int64_t deadline) {
     weft__g *g = m->g;
+    if (weft__unlikely(atomic_load(&g->cancel) == WEFT__CANCEL_FORKED)) {
+        park_forked(g);
+    }
     uint64_t w = atomic_load_explicit(&g->word, memory_order_acquire);
     weft__note_clear(&m->note);
     if ((w & WEFT__STATE) != WEFT__ARMING ||
@@ -158,6 +166,9 @@ weft__m *weft__park_standin(weft__m *m, int64_t deadline) {
 }
 
 weft__m *weft__park_standin_held(weft__m *m, weft__lock *l) {
+    if (weft__unlikely(atomic_load(&m->g->cancel) == WEFT__CANCEL_FORKED)) {
+        park_forked(m->g);
+    }
     weft__note_clear(&m->note);
     weft__lock_drop(l);
     weft__note_sleep(&m->note);

@@ -216,14 +216,14 @@ WEFT__ALWAYS_INLINE weft__g *weft__pick_direct(weft__m *m) {
                        atomic_load_explicit(&m->ticket, memory_order_relaxed) != 1)) {
         return NULL;
     }
-    weft__g *g = weft__runnext_take(p);
+    bool next_first = p->turns == 0;
+    weft__g *g = weft__pick_local(p);
     if (g == NULL) {
-        g = weft__runqget_ring(p);
-        if (g == NULL) {
-            return NULL;
-        }
+        return NULL;
     }
-    m->owed = 0; /* what was put next in line runs now */
+    if (weft__likely(next_first)) {
+        m->owed = 0; /* what was put next in line runs now */
+    }
     p->picks++;
     return g;
 #endif
@@ -315,6 +315,11 @@ WEFT__ALWAYS_INLINE int weft__error_of(weft__cause cause) {
            : cause == WEFT__BY_CANCEL ? -ECANCELED
            : cause == WEFT__BY_NOMEM  ? -ENOMEM
                                       : 0;
+}
+/* Why g's waits are ended at once. */
+WEFT__ALWAYS_INLINE int weft__cancel_error(const weft__g *g) {
+    return atomic_load_explicit(&g->cancel, memory_order_relaxed) == WEFT__CANCEL_FORKED ? -EPERM
+                                                                                         : -ECANCELED;
 }
 /* The flag that every cancellable call looks at first. */
 WEFT__ALWAYS_INLINE bool weft__cancelled(const weft__g *g) {

@@ -5,7 +5,7 @@
  *    1. timers of the own P and of the set without a P, if due
  *    2. at latest every 61 picks the global queue; the injection queue; every so often the poller; now
  *       and then what lies in the queue of a P whose thread computes
- *    3. runnext and the ring (the ring first if runnext has had sixteen in a row)
+ *    3. runnext and the ring (after sixteen picks all that lies in the ring comes first)
  *    4. the global queue, in a batch
  *    5. (the poller comes last: waiting in it, step 8, looks as well, and costs no more)
  *    6. other Ps: four passes in an order of their own; the last also runs their due timers and takes
@@ -409,14 +409,6 @@ static weft__g *rescue(weft__m *m, uint32_t tick) {
     return NULL;
 }
 
-static weft__g *look_local(weft__p *p, bool ring_first) {
-    weft__g *g = ring_first ? weft__runqget_ring(p) : weft__runnext_take(p);
-    if (g == NULL) {
-        g = ring_first ? weft__runnext_take(p) : weft__runqget_ring(p);
-    }
-    return g;
-}
-
 /* g is the last one here, perhaps one that does nothing but yield: then this P's share of the global
    queue goes before it, or one of them would come in at every sixty-first pick only. */
 static weft__g *share(weft__m *m, weft__g *g) {
@@ -433,16 +425,21 @@ static weft__g *share(weft__m *m, weft__g *g) {
     return other;
 }
 
-/* Steps 1 to 4. */
+/* Steps 1 to 4. What is next in line may come first sixteen times; then all that lies in the ring by
+   now has its turn. So a G is picked within as many picks as there are before it, and sixteen. */
 static weft__g *look(weft__m *m) {
     weft__p *p = m->p;
-#ifdef WEFT_CANARY_RUNNEXT_CAP_OFF
-    bool ring_first = false;
-#else
-    bool ring_first = p->picks >= WEFT__PICKS;
+    if (p->picks < WEFT__PICKS) {
+        p->picks++; /* this pick counts too: else two who wake each other by way of g0 each time would
+                       starve the ring */
+    } else {
+        p->picks = 0;
+#ifndef WEFT_CANARY_RUNNEXT_CAP_OFF
+        if (p->turns == 0) {
+            p->turns = weft__runq_len(p);
+        }
 #endif
-    p->picks = ring_first ? 0 : p->picks + 1; /* this pick counts too: else two who wake each other
-                                                 by way of g0 each time would starve the ring */
+    }
     look_outside(m);
     weft__g *g = NULL;
     uint32_t tick = atomic_load_explicit(&p->tick, memory_order_relaxed);
@@ -453,7 +450,7 @@ static weft__g *look(weft__m *m) {
         g = rescue(m, tick);
     }
     if (g == NULL) {
-        g = look_local(p, ring_first);
+        g = weft__pick_local(p);
         if (g != NULL) {
             return share(m, g);
         }
@@ -477,7 +474,7 @@ static weft__g *steal_pass(weft__m *m, bool last, bool *offered) {
         }
         if (last && weft__tset_min(victim->tset) <= p->now) {
             weft__timers_run(m, victim->tset, p->now);
-            weft__g *g = look_local(p, false);
+            weft__g *g = weft__pick_local(p);
             if (g != NULL) {
                 return g;
             }
@@ -617,7 +614,7 @@ static void retire_spinner(weft__m *m) {
 void weft__flush_queue(weft__p *p) {
     weft__glist l = {0};
     weft__g *g;
-    while ((g = look_local(p, false)) != NULL) {
+    while ((g = weft__pick_local(p)) != NULL) {
         weft__glist_push(&l, g);
     }
     weft__globq_put_list(p->r, &l);

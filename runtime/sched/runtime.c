@@ -208,6 +208,9 @@ static void free_parts(weft__r *r) {
         weft__overflow_remove();
     }
     weft__poller_close(r->poller);
+    if (r->life != NULL) {
+        weft__pages_unmap(r->life, sizeof *r->life);
+    }
     weft__mem_free(r->ps, n * sizeof *r->ps);
     weft__mem_free(r->idle_mask, (n + 63) / 64 * sizeof *r->idle_mask);
     weft__mem_free(r->strides, n * sizeof *r->strides);
@@ -238,6 +241,10 @@ static void fatal_who(char *buf, size_t bytes) {
 }
 
 static void init_once(void) {
+    weft__fork_holds(&weft__attach_lock);
+    weft__fork_holds(&weft__trigger_lock);
+    weft__fork_holds(&weft__tset_pool_lock);
+    weft__fork_holds(&weft__standin_lock);
     weft__library_pin();
     weft__fence_init();
     weft__stack_entry = weft__g_entry;
@@ -259,6 +266,8 @@ static int catch_overflow(weft__r *r) {
     return err != 0 ? err : weft__overflow_watch(r->stacks);
 }
 
+bool weft__forked(const weft__r *r) { return atomic_load_explicit(r->life, memory_order_relaxed) == 0; }
+
 static int runtime_new(weft__r **out, const weft_config *cfg, bool started) {
     weft__process_init();
     weft__r *r = weft__mem_alloc_aligned(sizeof *r, WEFT__LINE);
@@ -275,6 +284,11 @@ static int runtime_new(weft__r **out, const weft_config *cfg, bool started) {
     }
     err = make_ps(r);
     if (err == 0) {
+        r->life = weft__pages_map(sizeof *r->life);
+        err = r->life != NULL ? 0 : -ENOMEM;
+    }
+    if (err == 0) {
+        atomic_store(r->life, 1);
         err = weft__stacks_new(&r->stacks, r->cfg.stack_size, r->cfg.max_stack_bytes);
     }
     if (err == 0) {
@@ -591,6 +605,9 @@ WEFT_API int weft_stop(weft_runtime *rt, weft_duration limit) {
     if (rt == NULL) {
         return -EINVAL;
     }
+    if (weft__forked(rt)) {
+        return -EPERM;
+    }
     if (own_runtime() == rt || !rt->started) {
         return -EDEADLK;
     }
@@ -606,8 +623,8 @@ WEFT_API int weft_submit(weft_runtime *rt, weft_fn fn, void *arg) {
     const void *site = weft__caller();
     weft__m *m = weft__enter_nopark();
     weft__r *taken = rt == NULL ? weft__r_take() : NULL, *r = rt != NULL ? rt : taken;
-    int err = WEFT_ENORUNTIME;
-    if (r != NULL) {
+    int err = r != NULL ? -EPERM : weft__no_runtime();
+    if (r != NULL && !weft__forked(r)) {
         atomic_fetch_add(&r->users, 1);
         err = weft__g_start(m, r, fn, arg, site);
         atomic_fetch_sub(&r->users, 1);
@@ -619,7 +636,7 @@ WEFT_API int weft_submit(weft_runtime *rt, weft_fn fn, void *arg) {
 
 WEFT_API int weft_procs(weft_runtime *rt) {
     weft__r *taken = rt == NULL ? weft__r_take() : NULL, *r = rt != NULL ? rt : taken;
-    int procs = r != NULL ? r->nprocs : WEFT_ENORUNTIME;
+    int procs = r != NULL ? r->nprocs : weft__no_runtime();
     weft__r_give(taken);
     return procs;
 }

@@ -89,6 +89,8 @@ enum {
     WEFT__CAUSE_SHIFT = 4,
     WEFT__GEN_SHIFT = 6,
 };
+/* weft__g.cancel but 0 */
+enum { WEFT__CANCEL_STOP = 1, WEFT__CANCEL_FORKED = 2 };
 /* Who claimed. */
 typedef enum weft__cause {
     WEFT__BY_SOURCE = 0,
@@ -247,6 +249,7 @@ struct weft__p {
     _Atomic uint32_t tail;      /* the holder's; release */
     _Atomic uint32_t tick;      /* picks so far; thieves watch it move */
     uint32_t picks;             /* picks since the ring came first; at WEFT__PICKS g0 looks */
+    uint32_t turns;             /* picks for which the ring comes first: see look in proc.c */
     uint32_t looks;             /* from g0, so far */
     uint32_t global_tick;       /* tick at the last look at the global queue */
     uint32_t rescue_tick;       /* tick at the last look at what lies with computing Ps */
@@ -393,6 +396,7 @@ struct weft_runtime {
     _Atomic int64_t conns_open; /* records in use: whoever holds one may touch the runtime */
 
     /* life */
+    _Atomic uint32_t *life;      /* 1; wiped on fork */
     _Atomic uint32_t stopping;   /* spawns are refused; waits end */
     _Atomic uint32_t draining;   /* somebody waits for the last G to end */
     _Atomic uint32_t leave_main; /* the M of weft_run shall leave the scheduler */
@@ -487,6 +491,16 @@ WEFT__ALWAYS_INLINE weft__g *weft__runnext_take(weft__p *p) {
         return NULL; /* only its holder fills it */
     }
     return atomic_exchange_explicit(&p->offered, NULL, memory_order_acq_rel);
+}
+/* The next G of this P, in the order that look in proc.c sets. */
+WEFT__ALWAYS_INLINE weft__g *weft__pick_local(weft__p *p) {
+    if (weft__unlikely(p->turns != 0)) {
+        weft__g *g = weft__runqget_ring(p);
+        p->turns = g != NULL ? p->turns - 1 : 0;
+        return g != NULL ? g : weft__runnext_take(p);
+    }
+    weft__g *g = weft__runnext_take(p);
+    return g != NULL ? g : weft__runqget_ring(p);
 }
 /* Puts g next in line; what was there goes to the ring's tail. */
 WEFT__ALWAYS_INLINE void weft__runqput_next(weft__m *m, weft__p *p, weft__g *g) {
@@ -639,6 +653,9 @@ WEFT__ALWAYS_INLINE void weft__abroad_end(weft__m *m, const weft__r *r) {
 }
 
 /* ---- threads (maker.c), life (runtime.c), the dead (stuck.c), reports (report.c) ---------------- */
+extern weft__lock weft__standin_lock, weft__tset_pool_lock, weft__trigger_lock, weft__attach_lock;
+int weft__no_runtime(void); /* the error of a caller that has none: WEFT_ENORUNTIME, in a forked child -EPERM */
+bool weft__forked(const weft__r *r); /* r is that of a parent: its threads are not here */
 void weft__process_init(void); /* what is done once a process, before the first runtime */
 /* sysmon.c */
 enum weft__sysmon_sleep {

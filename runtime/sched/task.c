@@ -8,7 +8,7 @@
 
 WEFT__COLD static int go_attached(weft__m *m, weft_fn fn, void *arg, const void *site) {
     weft__r *r = weft__attached_take(m);
-    int err = r != NULL ? weft__g_start(m, r, fn, arg, site) : WEFT_ENORUNTIME;
+    int err = r != NULL ? weft__g_start(m, r, fn, arg, site) : weft__no_runtime();
     weft__r_give(r);
     return err;
 }
@@ -32,7 +32,7 @@ WEFT_API int weft_go_copy(weft_fn fn, const void *args, size_t bytes) {
     }
     weft__m *m = weft__enter_nopark();
     weft__r *r = weft__r_take();
-    int err = WEFT_ENORUNTIME;
+    int err = weft__no_runtime();
     if (r != NULL) {
         err = weft__g_start_copy(m, r, fn, args, bytes, weft__caller());
     }

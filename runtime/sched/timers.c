@@ -19,16 +19,16 @@
 
 #include <string.h>
 
-static weft__lock pool_lock;
+weft__lock weft__tset_pool_lock;
 static weft__tset *pool; /* linked by r, which a pooled set does not need */
 
 weft__tset *weft__tset_new(weft__r *r) {
-    weft__lock_take(&pool_lock);
+    weft__lock_take(&weft__tset_pool_lock);
     weft__tset *ts = pool;
     if (ts != NULL) {
         pool = (weft__tset *)(void *)ts->r;
     }
-    weft__lock_drop(&pool_lock);
+    weft__lock_drop(&weft__tset_pool_lock);
     if (ts == NULL) {
         ts = weft__mem_alloc_aligned(sizeof *ts, WEFT__LINE);
         if (ts == NULL) {
@@ -54,10 +54,10 @@ static void unref(weft__tset *ts) {
     }
     weft__lock_drop(&ts->lock);
     if (last) {
-        weft__lock_take(&pool_lock);
+        weft__lock_take(&weft__tset_pool_lock);
         ts->r = (weft__r *)(void *)pool;
         pool = ts;
-        weft__lock_drop(&pool_lock);
+        weft__lock_drop(&weft__tset_pool_lock);
     }
 }
 

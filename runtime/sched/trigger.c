@@ -51,7 +51,7 @@ struct weft_trigger {
     weft_trigger *older, **at;
 };
 
-static weft__lock all; /* also of the pool */
+weft__lock weft__trigger_lock; /* of all, and of the pool */
 static weft_trigger *pool, **pool_end = &pool;
 
 static const int64_t RETRY = WEFT_MILLISECOND; /* when no G could be had */
@@ -59,13 +59,13 @@ static const int64_t RETRY = WEFT_MILLISECOND; /* when no G could be had */
 /* ---- memory ------------------------------------------------------------------------------------ */
 
 static weft_trigger *trigger_take(void) {
-    weft__lock_take(&all);
+    weft__lock_take(&weft__trigger_lock);
     weft_trigger *t = pool;
     if (t != NULL) {
         pool = t->next;
         pool_end = pool == NULL ? &pool : pool_end;
     }
-    weft__lock_drop(&all);
+    weft__lock_drop(&weft__trigger_lock);
     return t != NULL ? t : weft__mem_zalloc(sizeof *t);
 }
 
@@ -73,11 +73,11 @@ static void unref(weft_trigger *t) {
     if (atomic_fetch_sub(&t->refs, 1) != 1) {
         return;
     }
-    weft__lock_take(&all);
+    weft__lock_take(&weft__trigger_lock);
     t->next = NULL;
     *pool_end = t;
     pool_end = &t->next;
-    weft__lock_drop(&all);
+    weft__lock_drop(&weft__trigger_lock);
 }
 
 /* From here no fire counts, and none is inside. On no lock. */
@@ -232,13 +232,13 @@ static void unlist(weft_trigger *t) {
 
 /* One that a stop finds is held while its fires are closed: its user may free it meanwhile. */
 static weft_trigger *take_listed(weft__r *r) {
-    weft__lock_take(&all);
+    weft__lock_take(&weft__trigger_lock);
     weft_trigger *t = r->triggers;
     if (t != NULL) {
         unlist(t);
         atomic_fetch_add(&t->refs, 1);
     }
-    weft__lock_drop(&all);
+    weft__lock_drop(&weft__trigger_lock);
     return t;
 }
 
@@ -259,7 +259,7 @@ void weft__triggers_stop(weft__r *r) {
 /* ---- the public calls -------------------------------------------------------------------------- */
 
 static int enlist(weft_trigger *t, weft__r *r) {
-    weft__lock_take(&all);
+    weft__lock_take(&weft__trigger_lock);
     bool open = atomic_load(&r->stopping) == 0 && !atomic_load(&r->dead);
     if (open) {
         t->r = r;
@@ -273,7 +273,7 @@ static int enlist(weft_trigger *t, weft__r *r) {
         t->fires_to = r;
         atomic_store(&t->open, 1);
     }
-    weft__lock_drop(&all);
+    weft__lock_drop(&weft__trigger_lock);
     return open ? 0 : WEFT_ESTOPPING;
 }
 
@@ -301,21 +301,21 @@ WEFT_API int weft_trigger_new(weft_trigger **out, weft_runtime *rt, weft_fn fn, 
         return -EINVAL;
     }
     weft__r *taken = rt == NULL ? weft__r_take() : NULL, *r = rt != NULL ? rt : taken;
-    int err = r != NULL ? trigger_new(out, r, fn, arg, weft__caller()) : WEFT_ENORUNTIME;
+    int err = r != NULL ? trigger_new(out, r, fn, arg, weft__caller()) : weft__no_runtime();
     weft__r_give(taken);
     return err;
 }
 
 /* Its runtime, if it has not gone, is one trigger poorer, and perhaps stuck for it. */
 static void leave_runtime(weft_trigger *t) {
-    weft__lock_take(&all);
+    weft__lock_take(&weft__trigger_lock);
     weft__r *r = t->r;
     if (r != NULL) {
         unlist(t);
         atomic_fetch_add(&r->users,
                          1); /* under the lock: a stop empties the list, then waits for us */
     }
-    weft__lock_drop(&all);
+    weft__lock_drop(&weft__trigger_lock);
     if (r != NULL) {
         if (atomic_fetch_sub(&r->ntriggers, 1) == 1) {
             weft__look_again(r);

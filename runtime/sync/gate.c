@@ -92,8 +92,9 @@ int weft__gate_wait_until(weft__gate *gate, weft__gate_kind kind, weft_time unti
     int err = 0;
     int64_t now = until.ns == INT64_MAX ? 0 : weft__clock_now();
     if (weft__cancelled(m->g)) {
+        int err = weft__cancel_error(m->g);
         weft__leave(m);
-        return -ECANCELED;
+        return err;
     }
     weft__lock_take(&gate->lock);
     uint32_t w = atomic_load_explicit(&gate->word, memory_order_acquire);

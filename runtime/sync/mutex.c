@@ -162,7 +162,7 @@ WEFT__NOINLINE static int lock_slow(struct mutex *mx, weft_time until, bool canc
     int got = 0;
     bool woken = false;
     if (cancellable && weft__cancelled(m->g)) {
-        got = -ECANCELED;
+        got = weft__cancel_error(m->g);
     } else if (!spin(m, mx)) {
         for (;;) {
             weft__lock_take(&mx->lock);

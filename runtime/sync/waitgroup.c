@@ -58,7 +58,7 @@ WEFT_API int weft_waitgroup_go(weft_waitgroup *w, weft_fn fn, void *arg) {
     weft_waitgroup_add(w, 1);
     weft__m *m = weft__enter_nopark();
     weft__r *r = weft__r_take();
-    int err = WEFT_ENORUNTIME;
+    int err = weft__no_runtime();
     if (r != NULL) {
         err = weft__g_start_copy(m, r, job_body, &j, sizeof j, weft__caller());
     }

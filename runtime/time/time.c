@@ -13,7 +13,7 @@ WEFT_API int64_t weft_wall(weft_time t) {
 
 static int sleep_to(int64_t when, int64_t now, const void *site) {
     weft__m *m = weft__enter();
-    int err = -ECANCELED;
+    int err = weft__cancel_error(m->g);
     if (!weft__cancelled(m->g)) {
         weft__cause cause;
         weft__park_begin(m->g, true);

@@ -182,7 +182,7 @@ static int timer_new(weft_timer **out, weft_duration after, weft_fn fn, void *ar
         return err;
     }
     weft__r *r = weft__r_take();
-    err = r != NULL ? timer_of(r, out, after, fn, arg, opt.slack, site) : WEFT_ENORUNTIME;
+    err = r != NULL ? timer_of(r, out, after, fn, arg, opt.slack, site) : weft__no_runtime();
     weft__r_give(r);
     return err;
 }
@@ -311,7 +311,7 @@ static int timer_wait(weft_timer *t, weft_time *nominal, weft_time until, const 
     weft__m *m = weft__enter();
     int err = 0;
     if (weft__cancelled(m->g)) {
-        err = -ECANCELED;
+        err = weft__cancel_error(m->g);
     } else {
         int64_t now = weft__clock_now();
         weft__tset *ts = weft__timer_lock(&t->k.t);

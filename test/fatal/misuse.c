@@ -220,18 +220,16 @@ TEST(fatal, channel_unreferenced_too_often) {
 
 static void (*call_in_child)(void);
 
-static void call_yield(void) { weft_yield(); }
-
-static void call_sleep(void) {
-    int err = weft_sleep(WEFT_MILLISECOND);
-    fprintf(stderr, "weft_sleep: %s\n", weft_strerror(err));
+/* What has no result and would have to wait: nobody is left who could end the wait. */
+static void wait_for_event(void) {
+    weft_event e = WEFT_EVENT_INIT;
+    weft_event_wait(&e);
 }
 
-static void call_try_send(void) {
-    weft_chan *c;
-    WEFT_MUST(weft_chan_new(&c, 1, 1));
-    int err = weft_chan_try_send(c, "x");
-    fprintf(stderr, "weft_chan_try_send: %s\n", weft_strerror(err));
+static void lock_what_is_locked(void) {
+    weft_mutex m = WEFT_MUTEX_INIT;
+    weft_mutex_lock(&m);
+    weft_mutex_lock(&m);
 }
 
 static int fork_in_a_g(void *arg) {
@@ -251,13 +249,32 @@ static void forked(void *arg) {
     in_a_g(fork_in_a_g);
 }
 
-TEST(fatal, call_in_a_forked_child) {
-    static void (*const calls[])(void) = {call_yield, call_sleep, call_try_send};
+TEST(fatal, wait_without_result_in_a_forked_child) {
+    static void (*const calls[])(void) = {wait_for_event, lock_what_is_locked};
     for (size_t i = 0; i < WEFT_COUNT(calls); i++) {
         call_in_child = calls[i];
-        CHECK_FAILS(TEST_EXIT(SIGABRT), "a forked child called weft from a green thread", forked,
-                    NULL);
+        CHECK_FAILS(TEST_EXIT(SIGABRT), "a forked child waits", forked, NULL);
     }
+}
+
+static int fork_and_return(void *arg) {
+    (void)arg;
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        return 0;
+    }
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    _exit(WIFSIGNALED(status) ? WTERMSIG(status) : 99);
+}
+
+static void forked_returns(void *arg) {
+    (void)arg;
+    in_a_g(fork_and_return);
+}
+
+TEST(fatal, return_in_a_forked_child) {
+    CHECK_FAILS(TEST_EXIT(SIGABRT), "a green thread returned in a forked child", forked_returns, NULL);
 }
 
 /* ---- weft_must ------------------------------------------------------------------------------- */
