@@ -294,8 +294,10 @@ static int wait_abroad(void *arg) {
     char byte;
     CHECK(weft_timer_reset(t->timer, 3 * WEFT_MILLISECOND));
     CHECK_EQ(weft_timer_wait(t->timer, NULL), 0);
-    CHECK_EQ(weft_submit(t->rt, act_end, &(struct actor){.t = t, .row = &table[7]}), 0);
+    struct actor writer = {.t = t, .row = &table[7]}; /* read */
+    CHECK_EQ(weft_submit(t->rt, act_end, &writer), 0);
     CHECK_EQ(weft_conn_read(t->conn, &byte, 1), 1);
+    UNTIL(atomic_load(&writer.done));
     return 0;
 }
 

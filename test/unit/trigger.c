@@ -403,6 +403,9 @@ static void *send_signals(void *arg) {
             sched_yield();
         }
     }
+#ifdef WEFT__TSAN
+    handler(SIGUSR1); /* there a signal to a thread that sleeps in the kernel waits till it wakes */
+#endif
     UNTIL(atomic_load(&storm.seen) == SIGNALS); /* it was started after the last one */
     atomic_store(&storm.over, 1);
     return NULL;
