@@ -75,6 +75,17 @@ ticket breaks LEAVE_WRONG
 ticket breaks STALE_PM
 ticket breaks NO_RECHECK
 ticket breaks NO_STAY_UP
+sysmon holds SOLO
+sysmon holds RETURNS=0
+sysmon breaks SOLO NO_HEAVY
+sysmon breaks SOLO NO_FULL
+sysmon breaks SOLO NO_LOOK_AT_PS
+sysmon breaks SOLO NO_LOOK_AT_WORK
+sysmon breaks SOLO CLEAR_LATE
+sysmon breaks SOLO NO_POKE
+sysmon breaks SOLO NO_WAKE_BY_TAKER
+sysmon breaks SOLO NO_WAKE_BY_REGAIN
+sysmon breaks SUBMITS=2 NO_OWE
 EOF
 }
 
