@@ -120,6 +120,8 @@ is_complete() {
     grep -q 'errors: 0' report && ! grep -qiE 'depth too small|not completed|memlim|out of memory' report
 }
 
+searched() { sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' report; }
+
 passed=0
 failed=0
 variants >list
@@ -139,7 +141,7 @@ while read -r model expected macros; do
     fi
     if [ -z "$why" ]; then
         passed=$((passed + 1))
-        echo "ok   model/$model $expected${macros:+ with $macros}"
+        echo "ok   model/$model $expected${macros:+ with $macros} ($(searched) states)"
     else
         failed=$((failed + 1))
         echo "FAIL model/$model $expected${macros:+ with $macros}: $why"
