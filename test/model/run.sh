@@ -75,6 +75,17 @@ ticket breaks LEAVE_WRONG
 ticket breaks STALE_PM
 ticket breaks NO_RECHECK
 ticket breaks NO_STAY_UP
+sysmon holds SOLO
+sysmon holds RETURNS=0
+sysmon breaks SOLO NO_HEAVY
+sysmon breaks SOLO NO_FULL
+sysmon breaks SOLO NO_LOOK_AT_PS
+sysmon breaks SOLO NO_LOOK_AT_WORK
+sysmon breaks SOLO CLEAR_LATE
+sysmon breaks SOLO NO_POKE
+sysmon breaks SOLO NO_WAKE_BY_TAKER
+sysmon breaks SOLO NO_WAKE_BY_REGAIN
+sysmon breaks SUBMITS=2 NO_OWE
 EOF
 }
 
@@ -109,6 +120,8 @@ is_complete() {
     grep -q 'errors: 0' report && ! grep -qiE 'depth too small|not completed|memlim|out of memory' report
 }
 
+searched() { sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' report; }
+
 passed=0
 failed=0
 variants >list
@@ -128,7 +141,7 @@ while read -r model expected macros; do
     fi
     if [ -z "$why" ]; then
         passed=$((passed + 1))
-        echo "ok   model/$model $expected${macros:+ with $macros}"
+        echo "ok   model/$model $expected${macros:+ with $macros} ($(searched) states)"
     else
         failed=$((failed + 1))
         echo "FAIL model/$model $expected${macros:+ with $macros}: $why"
