@@ -250,6 +250,8 @@ PLAYED_GREEN(stats, polls) {
         weft_sleep(WEFT_MILLISECOND);
     }
     weft_stats s = read_stats();
-    CHECK_GE(s.polls, before.polls + 10); /* nothing else to do: it waits there for the time */
+    /* Nothing else to do: it waits there for the time. On a busy machine sysmon may have somebody else
+       run a timer that is late by then. */
+    CHECK_GE(s.polls, before.polls + 5);
     CHECK_LE(s.polls, before.polls + 10000);
 }
