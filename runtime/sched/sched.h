@@ -317,8 +317,8 @@ struct weft__m {
     weft__note nap;  /* a spinner's nap */
     weft__p *nextp;  /* the P it is woken with */
     weft__m *idle_link, *all_link;
-    weft__eh *eh;       /* this thread's, or weft__eh_none: eh.h */
-    weft__eh eh_before; /* what the thread had when it became an M */
+    weft__eh *eh;                /* this thread's, or weft__eh_none: eh.h */
+    weft__eh eh_before;          /* what the thread had when it became an M */
     struct weft__attach *attach; /* a plain thread's: attach.c */
     bool main;                   /* the thread that called weft_run */
     _Atomic bool exit;           /* set before a wake: leave the scheduler */
@@ -678,7 +678,7 @@ bool weft__watch_empty(weft__r *r);
 /* handoff.c */
 enum weft__handoff { WEFT__HANDOFF_NONE, WEFT__HANDOFF_BLOCKED, WEFT__HANDOFF_COMPUTING };
 weft__m *weft__answer(weft__m *m, bool may_park); /* the slow way, of an M of a runtime */
-void weft__lower(weft__m *m);                    /* in the scheduler: whatever was asked is done */
+void weft__lower(weft__m *m);                     /* in the scheduler: whatever was asked is done */
 bool weft__retake(weft__r *r, weft__p *p, weft__m *m); /* REVOKE is up, fence crossed: is p ours? */
 void weft__handoffp(weft__r *r, weft__p *p); /* p, in the caller's hands, goes to who runs it */
 void weft__handoff_now(weft__m *m);          /* this M, inside, gives its P away and goes on */

@@ -208,7 +208,7 @@ static void again(void) {
 static int failed;
 
 static void in_a_child(const char *name, void (*fn)(void)) {
-    int status;
+    int status = -1;
     pid_t child = fork();
     if (child == 0) {
         alarm(60);
