@@ -318,8 +318,9 @@ WEFT__ALWAYS_INLINE int weft__error_of(weft__cause cause) {
 }
 /* Why g's waits are ended at once. */
 WEFT__ALWAYS_INLINE int weft__cancel_error(const weft__g *g) {
-    return atomic_load_explicit(&g->cancel, memory_order_relaxed) == WEFT__CANCEL_FORKED ? -EPERM
-                                                                                         : -ECANCELED;
+    return atomic_load_explicit(&g->cancel, memory_order_relaxed) == WEFT__CANCEL_FORKED
+               ? -EPERM
+               : -ECANCELED;
 }
 /* The flag that every cancellable call looks at first. */
 WEFT__ALWAYS_INLINE bool weft__cancelled(const weft__g *g) {

@@ -266,7 +266,9 @@ static int catch_overflow(weft__r *r) {
     return err != 0 ? err : weft__overflow_watch(r->stacks);
 }
 
-bool weft__forked(const weft__r *r) { return atomic_load_explicit(r->life, memory_order_relaxed) == 0; }
+bool weft__forked(const weft__r *r) {
+    return atomic_load_explicit(r->life, memory_order_relaxed) == 0;
+}
 
 static int runtime_new(weft__r **out, const weft_config *cfg, bool started) {
     weft__process_init();

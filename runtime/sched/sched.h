@@ -654,9 +654,10 @@ WEFT__ALWAYS_INLINE void weft__abroad_end(weft__m *m, const weft__r *r) {
 
 /* ---- threads (maker.c), life (runtime.c), the dead (stuck.c), reports (report.c) ---------------- */
 extern weft__lock weft__standin_lock, weft__tset_pool_lock, weft__trigger_lock, weft__attach_lock;
-int weft__no_runtime(void); /* the error of a caller that has none: WEFT_ENORUNTIME, in a forked child -EPERM */
+int weft__no_runtime(
+    void); /* the error of a caller that has none: WEFT_ENORUNTIME, in a forked child -EPERM */
 bool weft__forked(const weft__r *r); /* r is that of a parent: its threads are not here */
-void weft__process_init(void); /* what is done once a process, before the first runtime */
+void weft__process_init(void);       /* what is done once a process, before the first runtime */
 /* sysmon.c */
 enum weft__sysmon_sleep {
     WEFT__SYSMON_SHORT,   /* it will be back in a moment */

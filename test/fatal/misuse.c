@@ -274,7 +274,8 @@ static void forked_returns(void *arg) {
 }
 
 TEST(fatal, return_in_a_forked_child) {
-    CHECK_FAILS(TEST_EXIT(SIGABRT), "a green thread returned in a forked child", forked_returns, NULL);
+    CHECK_FAILS(TEST_EXIT(SIGABRT), "a green thread returned in a forked child", forked_returns,
+                NULL);
 }
 
 /* ---- weft_must ------------------------------------------------------------------------------- */
