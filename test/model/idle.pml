@@ -102,7 +102,7 @@ inline retire() {
 }
 
 proctype thief(byte t; bool spinning) {
-    bool seen, got;
+    bool seen, got, was;
 search:
     FENCE(t);
     got = false;
@@ -147,6 +147,7 @@ search:
 #endif
     npidle++;
     lock = false;
+    was = spinning;
     retire();
 #ifdef NO_RECHECK
     seen = false;
@@ -154,6 +155,9 @@ search:
 #ifndef LOOK_FIRST
     look(seen);
 #endif
+#endif
+#ifdef SPINNERS_RECHECK
+    seen = (seen && was);
 #endif
     if
     :: seen ->

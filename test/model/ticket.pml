@@ -20,7 +20,7 @@
 #endif
 #define ROUNDS 1 /* of each retaker, at any time; sysmon makes more while work waits */
 
-#define IDLE 4  /* owner: the idle list */
+#define IDLE 4 /* owner: the idle list */
 #define NO_P 9 /* there is no such P */
 byte owner[3];
 bool idle[3]; /* in the idle list */
@@ -97,7 +97,14 @@ inline put_idle(t) {
     idle[p] = true;
     p = 0
 }
-/* I2, I5: behind a P that was put on the idle list. */
+/* A P in one's hands: to an M if work was seen, else to the idle list. Behind that, I2 and I5. */
+inline place(t) {
+    put_idle(t);
+    if
+    :: seen -> wakep(); seen = false
+    :: else
+    fi
+}
 inline look_again() {
 #ifdef NO_RECHECK
     skip
@@ -121,7 +128,7 @@ inline lock_settle(t) { atomic { FENCE(t); mem[SETTLE(t)] == 0 -> mem[SETTLE(t)]
 
 proctype mach(byte t; byte g; byte p) {
     byte oldp, wm, wp;
-    bool may;
+    bool may, seen;
     if
     :: g == 0 -> goto end_m
     :: else -> oldp = p; p = 0
@@ -165,7 +172,7 @@ user:
 #endif
             STORE(t, SETTLE(t), 0);
             if
-            :: p != 0 -> goto hand_over
+            :: p != 0 -> seen = WORK; goto hand_over
             :: else -> goto inside
             fi
         }
@@ -196,7 +203,7 @@ park:
 end_m:
     atomic { note[t] -> note[t] = false; p = nextp[t]; nextp[t] = 0; acquire(t); goto search };
 hand_over:
-    atomic { FENCE(t); put_idle(t) };
+    atomic { FENCE(t); place(t) };
     look_again();
     goto inside;
 yield:
@@ -236,6 +243,7 @@ inside: /* works on its P, if it has one: twice, so that one that is taken meanw
         mem[TICKET(t)] = 1;
         STORE(t, MP(t), 0);
         STORE(t, SETTLE(t), 0);
+        seen = WORK;
         goto hand_over
     };
 end_blocked:
@@ -244,6 +252,7 @@ end_blocked:
 
 proctype retaker(byte t) {
     byte rounds = ROUNDS, m, meant, p, wm, wp;
+    bool seen;
 more:
 end_sight: /* p->m, read with no lock: it may be wrong by now */
     atomic {
@@ -297,11 +306,11 @@ look:
         retake = false;
         if
         :: p == 0 -> goto over
-        :: else -> assert(owner[p] == m); owner[p] = t; mem[MP(m)] = 0
+        :: else -> assert(owner[p] == m); owner[p] = t; mem[MP(m)] = 0; seen = WORK
         fi
     };
     /* in its hands, until it is placed */
-    atomic { put_idle(t) };
+    atomic { place(t) };
     look_again();
 over:
     atomic { m = 0; meant = 0; goto more }
