@@ -67,7 +67,10 @@ bool weft__retake(weft__r *r, weft__p *p, weft__m *m) {
     bool ours = false;
     weft__lock_take(&m->settle);
     if ((atomic_load_explicit(&m->ticket, memory_order_relaxed) & WEFT__REVOKE) != 0 &&
-        atomic_load_explicit(&m->incall, memory_order_acquire) == 0 && m->p == p) {
+#ifndef WEFT_CANARY_RETAKE_FROM_INSIDE
+        atomic_load_explicit(&m->incall, memory_order_acquire) == 0 &&
+#endif
+        m->p == p) {
         disown(m, weft__clock_now());
         ours = true;
     }
@@ -112,6 +115,9 @@ static weft__m *answer_parking(weft__m *m) {
 static weft__m *answer_nopark(weft__m *m) {
     weft__lock_take(&m->settle); /* a retaker may be looking */
     weft__p *p = m->p != NULL ? disown(m, 0) : NULL;
+#ifdef WEFT_CANARY_REVOKE_LOWERED_WITHOUT_P
+    atomic_fetch_and(&m->ticket, ~(uint32_t)WEFT__REVOKE);
+#endif
     weft__lock_drop(&m->settle); /* REVOKE stays up: H4 */
     if (p != NULL) {
         atomic_fetch_add_explicit(&m->r->handoff_computing, 1, memory_order_relaxed);

@@ -600,6 +600,11 @@ bool weft__regain(weft__m *m) {
     }
     bool got = get_idle_p(m, false);
     weft__lock_drop(&r->lock);
+#ifndef WEFT_CANARY_REGAIN_WAKES_NO_SYSMON
+    if (got) {
+        weft__sysmon_poke(r); /* it may sleep for ever, or have seen this P idle: no g0 tells it */
+    }
+#endif
     return got;
 }
 

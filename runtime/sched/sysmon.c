@@ -61,6 +61,7 @@ struct sysmon {
     bool surplus;      /* there are more idle Ms than are kept */
     uint32_t spared;   /* so many at least in each round since `spared_since` */
     int64_t spared_since;
+    int64_t trimmed; /* when they were looked at last */
 };
 
 /* ---- being woken ------------------------------------------------------------------------------- */
@@ -114,6 +115,9 @@ static bool blocked_by_clock(struct seen *k, int64_t cpu, int64_t still) {
 
 static enum weft__handoff judge(weft__r *r, weft__p *p, struct seen *k, weft__m *m, int64_t now) {
     int64_t still = now - k->since;
+#ifdef WEFT_CANARY_BLOCKED_UNSEEN
+    return WEFT__HANDOFF_NONE;
+#endif
     char state = weft__thread_state(m->thread);
     int64_t cpu = state == 'S' || state == 'D' ? -1 : weft__thread_cpu(m->thread);
     if (state == 'S' || state == 'D' || (state == 0 && blocked_by_clock(k, cpu, still))) {
@@ -169,6 +173,9 @@ static void look_at_late(struct sysmon *s, int64_t now) {
             own = mine;
         }
     }
+#ifdef WEFT_CANARY_LATE_TIMER_UNSEEN
+    late = false;
+#endif
     if (!late) {
         return;
     }
@@ -282,6 +289,10 @@ static void trim(struct sysmon *s, int64_t now) {
     weft__r *r = s->r;
     weft__m *out = NULL;
     int64_t keep_for = s->idle > 0 ? KEEP_IDLE : KEEP_BUSY;
+    if (now - s->trimmed < LONG) {
+        return; /* the lock is wanted by others */
+    }
+    s->trimmed = now;
     weft__lock_take(&r->lock);
     uint32_t keep = (uint32_t)r->nprocs + 1;
     uint32_t surplus = r->nmidle > keep ? r->nmidle - keep : 0;
