@@ -4,10 +4,10 @@
  * that somebody watches the poller. It also trims surplus threads.
  *
  * When a P is taken. Each round looks at every P that has an M. A tick that moves is a good sign, and
- * the end of the look. One that stood still for 100 us makes its M, if that is in user code, a suspect:
+ * the end of the look. One that stood still for 100 us makes its M a suspect:
  *   blocked    the thread sleeps (state S or D): at once; but while nothing waits for this P (its ring
  *              empty, no timer due, another P idle or spinning, the poller looked after) only after 10 ms.
- *   computing  after 10 ms of the thread's own CPU time. A clock that stands still proves nothing: a
+ *   computing  (inside too: a loop of calls) after 10 ms of the thread's own CPU time. A clock that stands still proves nothing: a
  *              thread that waits for a CPU has one too.
  *   late       a timer is overdue by 1 ms and no P is idle to run it: the P it belongs to, or else the
  *              one whose thread has been longest in user code.
@@ -113,6 +113,14 @@ static bool blocked_by_clock(struct seen *k, int64_t cpu, int64_t still) {
     return k->still_looks >= 3 && still >= WEFT_MILLISECOND;
 }
 
+static enum weft__handoff judge_computing(struct seen *k, int64_t cpu) {
+    if (k->cpu < 0 || cpu < 0) {
+        k->cpu = cpu;
+        return WEFT__HANDOFF_NONE;
+    }
+    return cpu - k->cpu >= SLICE ? WEFT__HANDOFF_COMPUTING : WEFT__HANDOFF_NONE;
+}
+
 static enum weft__handoff judge(weft__r *r, weft__p *p, struct seen *k, weft__m *m, int64_t now) {
     int64_t still = now - k->since;
 #ifdef WEFT_CANARY_BLOCKED_UNSEEN
@@ -124,11 +132,7 @@ static enum weft__handoff judge(weft__r *r, weft__p *p, struct seen *k, weft__m 
         return still >= SLICE || !nothing_waits_for(r, p, now) ? WEFT__HANDOFF_BLOCKED
                                                                : WEFT__HANDOFF_NONE;
     }
-    if (k->cpu < 0 || cpu < 0) {
-        k->cpu = cpu;
-        return WEFT__HANDOFF_NONE;
-    }
-    return cpu - k->cpu >= SLICE ? WEFT__HANDOFF_COMPUTING : WEFT__HANDOFF_NONE;
+    return judge_computing(k, cpu);
 }
 
 /* One P's part of a round: is it to be asked back? */
@@ -148,10 +152,10 @@ static void look_at_p(weft__r *r, weft__p *p, struct seen *k, int64_t now) {
         k->chosen = true;
         return;
     }
-    if (atomic_load_explicit(&m->incall, memory_order_acquire) != 0) {
-        return; /* inside: it spins, or naps, or is on its way */
-    }
-    k->why = judge(r, p, k, m, now);
+    /* Inside it may sleep: it spins, or naps. But a loop of calls that never park is seen inside nearly
+       always, and computes. */
+    bool inside = atomic_load_explicit(&m->incall, memory_order_acquire) != 0;
+    k->why = inside ? judge_computing(k, weft__thread_cpu(m->thread)) : judge(r, p, k, m, now);
     k->chosen = k->why != WEFT__HANDOFF_NONE;
 }
 
