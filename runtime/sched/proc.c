@@ -600,6 +600,11 @@ bool weft__regain(weft__m *m) {
     }
     bool got = get_idle_p(m, false);
     weft__lock_drop(&r->lock);
+#ifndef WEFT_CANARY_REGAIN_WAKES_NO_SYSMON
+    if (got && weft__unlikely(atomic_load(&r->sysmon_sleep) == WEFT__SYSMON_FOR_EVER)) {
+        weft__sysmon_wake(r); /* no G is picked here: settle does not see to it */
+    }
+#endif
     return got;
 }
 
