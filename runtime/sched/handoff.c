@@ -70,7 +70,11 @@ bool weft__retake(weft__r *r, weft__p *p, weft__m *m) {
 #ifndef WEFT_CANARY_RETAKE_FROM_INSIDE
         atomic_load_explicit(&m->incall, memory_order_acquire) == 0 &&
 #endif
+#ifdef WEFT_CANARY_RETAKE_BY_HEARSAY
+        m->p != NULL) {
+#else
         m->p == p) {
+#endif
         disown(m, weft__clock_now());
         ours = true;
     }

@@ -425,3 +425,29 @@ TEST(conform, fair_timer) {
                "a timer behind a computing G was %.3f ms late (best; median %.3f), bound 2",
                (double)held.took[0] / MS, (double)mid / MS);
 }
+
+/* ---- the same once sysmon has slept for good ------------------------------------------------- */
+
+/* Its P was taken and is idle, so all are, and sysmon sleeps for ever while the one who lost it computes.
+   Who takes it back then, in a call, has to be seen like any other. */
+static int compute_till_all_sleep(void *arg) {
+    (void)arg;
+    weft__r *r = weft_current();
+    for (int i = 0; i < 3; i++) {
+        while (atomic_load(&r->sysmon_sleep) != WEFT__SYSMON_FOR_EVER) {
+        }
+        busy(5 * MS); /* it reads the note's word, or sleeps, by now */
+        weft_yield();
+        atomic_store(&held.served, false);
+        if (i % 2 == 0) {
+            WEFT_MUST(weft_go(end_the_loop, NULL));
+        } else {
+            WEFT_MUST(weft_after_func(NULL, MS, end_the_loop, NULL, NULL));
+        }
+        while (!atomic_load(&held.served)) {
+        }
+    }
+    return 0;
+}
+
+TEST(conform, fair_after_all_were_idle) { run_at(1, compute_till_all_sleep, NULL); }

@@ -301,6 +301,43 @@ TEST(handoff, the_bound_on_threads_holds) {
 
 /* ---- inside ---- */
 
+/* The decision itself, with an M, two Ps and a runtime of straw. */
+TEST(handoff, a_p_is_taken_only_from_outside) {
+    weft__r *r = weft__mem_alloc_aligned(sizeof *r, WEFT__LINE);
+    weft__p *mine = weft__mem_alloc_aligned(sizeof *mine, WEFT__LINE);
+    weft__p *other = weft__mem_alloc_aligned(sizeof *other, WEFT__LINE);
+    static weft__m m;
+    memset(r, 0, sizeof *r);
+    memset(mine, 0, sizeof *mine);
+    memset(other, 0, sizeof *other);
+    mine->r = other->r = r;
+    m.p = mine;
+    atomic_store(&mine->m, &m);
+    for (uint32_t inside = 0; inside < 2; inside++) {
+        for (int asked = 0; asked < 2; asked++) {
+            for (int meant = 0; meant < 2; meant++) {
+                if (inside == 0 && asked && meant) {
+                    continue;
+                }
+                atomic_store(&m.incall, inside);
+                atomic_store(&m.ticket, WEFT__PEACE | (asked ? WEFT__REVOKE : 0));
+                CHECK(!weft__retake(r, meant ? mine : other, &m));
+                CHECK(m.p == mine && atomic_load(&mine->m) == &m);
+                CHECK_EQ(atomic_load(&m.ticket), WEFT__PEACE | (asked ? WEFT__REVOKE : 0));
+            }
+        }
+    }
+    atomic_store(&m.incall, 0);
+    atomic_store(&m.ticket, WEFT__PEACE | WEFT__REVOKE);
+    CHECK(weft__retake(r, mine, &m));
+    CHECK(m.p == NULL && atomic_load(&mine->m) == NULL && m.lost == mine);
+    CHECK_EQ(atomic_load(&m.ticket), WEFT__PEACE | WEFT__REVOKE); /* up while it has none */
+    CHECK(!weft__retake(r, mine, &m));
+    weft__mem_free(r, sizeof *r);
+    weft__mem_free(mine, sizeof *mine);
+    weft__mem_free(other, sizeof *other);
+}
+
 /* Three who start others without end, and are inside nearly all of the time, never in a call that parks:
    so sysmon asks their Ps back. One that is taken from inside is used by two, and its queue breaks. */
 enum { STARTERS = 3, A_TIME = 200 };
