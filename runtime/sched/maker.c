@@ -108,11 +108,7 @@ static void *m_body(void *arg) {
     weft__hook_thread(m->r, true);
     weft__m *before = weft__m_self(); /* its stand-in, if the hook has called weft */
     weft__m_begin(m);
-    if (m->nextp != NULL) { /* else it is the spare */
-        weft__acquirep(m, m->nextp);
-        m->nextp = NULL;
-    }
-    weft__serve(m);
+    weft__serve(m); /* takes a P that waits, or is a spare */
     weft__m_end(m);
     weft__m_set_self(before);
     weft__hook_thread(m->r, false);
@@ -123,27 +119,22 @@ static void *m_body(void *arg) {
     return NULL;
 }
 
-/* No M for p: another takes it, or whoever comes back next. */
-static void give_back(weft__r *r, weft__p *p, int err) {
-    weft__not_made(r, p);
+static void give_up(weft__r *r, int err) {
+    weft__not_made(r);
     weft__lock_take(&r->lock);
     uint32_t left = r->nm;
     weft__lock_drop(&r->lock);
-    if (err != 0) {
-        weft__log(r, WEFT_LOG_WARNING, "no thread could be made (%s): %u run", weft_strerror(err),
-                  left);
-    }
+    weft__log(r, WEFT_LOG_WARNING, "no thread could be made (%s): %u run", weft_strerror(err), left);
 }
 
-static void make(weft__r *r, weft__p *p) {
-    bool spinning = p != NULL && p->make_spinning;
+/* Ps that wait stay where every M that goes idle finds them, until this one does: making a thread
+   allocates, and may wait for a lock that a thread of ours holds. */
+static void make(weft__r *r) {
     weft__m *m = weft__m_new(r);
     if (m == NULL) {
-        give_back(r, p, -ENOMEM);
+        give_up(r, -ENOMEM);
         return;
     }
-    m->nextp = p;
-    m->spinning = spinning;
     int err = weft__thread_start(&m->pthread, r->name, m_body, m);
     if (err != 0) {
         weft__lock_take(&r->lock);
@@ -151,7 +142,7 @@ static void make(weft__r *r, weft__p *p) {
         m->gone_link = r->mfree;
         r->mfree = m;
         weft__lock_drop(&r->lock);
-        give_back(r, p, err);
+        give_up(r, err);
         return;
     }
     weft__lock_take(&r->lock);
@@ -180,24 +171,16 @@ static void join_gone(weft__r *r) {
 /* One order; false: there is none. */
 static bool make_next(weft__r *r, bool *stop) {
     weft__lock_take(&r->lock);
-    weft__p *p = r->make_list;
-    bool spare = p == NULL && r->make_spare;
+    bool ordered = r->make_count > 0;
+    r->make_count -= ordered;
     *stop = r->make_stop;
-    if (p != NULL) {
-        r->make_list = p->link;
-    } else {
-        r->make_spare = false;
-    }
     weft__lock_drop(&r->lock);
-    if (p == NULL && !spare) {
-        return false;
+    if (ordered && *stop) {
+        weft__not_made(r);
+    } else if (ordered) {
+        make(r);
     }
-    if (*stop) {
-        give_back(r, p, 0);
-    } else {
-        make(r, p);
-    }
-    return true;
+    return ordered;
 }
 
 static void *maker_body(void *arg) {

@@ -104,18 +104,31 @@ static void no_m(weft__r *r, weft__p *p, bool spinning) {
     }
 }
 
-/* The thread for p could not be made. */
-void weft__not_made(weft__r *r, weft__p *p) {
+/* Under the lock: a P that waits for an M, or NULL. */
+static weft__p *waiting_p(weft__r *r) {
+    weft__p *p = r->make_list;
     if (p != NULL) {
-        weft__flush_queue(p);
+        r->make_list = p->link;
     }
+    return p;
+}
+
+/* There is one M less to come than was ordered: one of the Ps that wait is given back, if all the
+   others can still have an M. */
+void weft__not_made(weft__r *r) {
     weft__lock_take(&r->lock);
     r->nm--;
-    if (p == NULL) {
-        weft__lock_drop(&r->lock);
-    } else if (!to_idle_m(r, p, p->make_spinning)) {
-        no_m(r, p, p->make_spinning);
+    weft__p *p = waiting_p(r);
+    if (p == NULL || to_idle_m(r, p, p->make_spinning)) {
+        if (p == NULL) {
+            weft__lock_drop(&r->lock);
+        }
+        return;
     }
+    weft__lock_drop(&r->lock);
+    weft__flush_queue(p);
+    weft__lock_take(&r->lock);
+    no_m(r, p, p->make_spinning);
 }
 
 /* Gives P to an idle M, or has one made. The lock is held and dropped here. */
@@ -131,6 +144,7 @@ void weft__startm(weft__r *r, weft__p *p, bool spinning) {
         return;
     }
     r->nm++; /* counted from here, so that nobody takes the program for dead */
+    r->make_count++;
     p->make_spinning = spinning;
     p->link = r->make_list;
     r->make_list = p;
@@ -682,11 +696,24 @@ static bool wait_in_poller(weft__m *m) {
     return true;
 }
 
+/* Under the lock: a P that waits for an M. Whoever comes first takes it: the one that is being made may
+   be kept, for making a thread allocates. */
+static bool take_waiting_p(weft__m *m) {
+    weft__p *p = waiting_p(m->r);
+    if (p == NULL) {
+        return false;
+    }
+    m->spinning = p->make_spinning;
+    weft__acquirep(m, p);
+    return true;
+}
+
 /* Step 9. Returns with a P, or without one if the M shall leave. */
 static void stopm(weft__m *m) {
     weft__r *r = m->r;
     weft__lock_take(&r->lock);
-    if (shall_leave(m) || (atomic_load(&r->m_wanted) && get_idle_p(m, true))) {
+    if (shall_leave(m) || take_waiting_p(m) ||
+        (atomic_load(&r->m_wanted) && get_idle_p(m, true))) {
         weft__lock_drop(&r->lock);
         return;
     }

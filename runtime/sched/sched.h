@@ -355,9 +355,9 @@ struct weft_runtime {
     uint32_t nmidle;            /* lock */
     uint32_t nm;                /* lock: Ms alive or ordered from the maker */
     weft__m *allm;              /* lock; never shrinks before the stop */
-    weft__p *make_list;         /* lock: Ps that wait for the maker */
+    weft__p *make_list;         /* lock: Ps that wait for any M to come */
     bool make_stop;             /* lock */
-    bool make_spare;            /* lock: an M without a P is ordered */
+    uint32_t make_count;        /* lock: Ms ordered from the maker, who has not begun with them */
     weft__m *mgone;             /* lock: their threads end, the maker joins them */
     weft__m *mfree;             /* lock: records whose threads are no more */
     _Atomic bool m_wanted;      /* lock to write: a wake found no M: who would park looks again */
@@ -520,7 +520,7 @@ WEFT__ALWAYS_INLINE void weft__runqput_next(weft__m *m, weft__p *p, weft__g *g) 
 void weft__schedule(
     weft__m *m); /* g0's loop; returns when the M shall leave the scheduler, without a P */
 void weft__wakep(weft__r *r, _Atomic uint64_t *cause);
-void weft__not_made(weft__r *r, weft__p *p); /* the maker has no M for p (NULL: for a spare) */
+void weft__not_made(weft__r *r); /* the maker has failed to make an M that was ordered */
 void weft__startm(weft__r *r, weft__p *p, bool spinning); /* lock held, dropped */
 bool weft__regain(weft__m *m);             /* an idle P, the one it lost before others */
 bool weft__work_waits(weft__r *r);         /* in any queue */
