@@ -70,11 +70,7 @@ bool weft__retake(weft__r *r, weft__p *p, weft__m *m) {
 #ifndef WEFT_CANARY_RETAKE_FROM_INSIDE
         atomic_load_explicit(&m->incall, memory_order_acquire) == 0 &&
 #endif
-#ifdef WEFT_CANARY_RETAKE_BY_HEARSAY
-        m->p != NULL) {
-#else
         m->p == p) {
-#endif
         disown(m, weft__clock_now());
         ours = true;
     }
@@ -119,9 +115,6 @@ static weft__m *answer_parking(weft__m *m) {
 static weft__m *answer_nopark(weft__m *m) {
     weft__lock_take(&m->settle); /* a retaker may be looking */
     weft__p *p = m->p != NULL ? disown(m, 0) : NULL;
-#ifdef WEFT_CANARY_REVOKE_LOWERED_WITHOUT_P
-    atomic_fetch_and(&m->ticket, ~(uint32_t)WEFT__REVOKE);
-#endif
     weft__lock_drop(&m->settle); /* REVOKE stays up: H4 */
     if (p != NULL) {
         atomic_fetch_add_explicit(&m->r->handoff_computing, 1, memory_order_relaxed);

@@ -123,9 +123,6 @@ static enum weft__handoff judge_computing(struct seen *k, int64_t cpu) {
 
 static enum weft__handoff judge(weft__r *r, weft__p *p, struct seen *k, weft__m *m, int64_t now) {
     int64_t still = now - k->since;
-#ifdef WEFT_CANARY_BLOCKED_UNSEEN
-    return WEFT__HANDOFF_NONE;
-#endif
     char state = weft__thread_state(m->thread);
     int64_t cpu = state == 'S' || state == 'D' ? -1 : weft__thread_cpu(m->thread);
     if (state == 'S' || state == 'D' || (state == 0 && blocked_by_clock(k, cpu, still))) {
@@ -177,9 +174,6 @@ static void look_at_late(struct sysmon *s, int64_t now) {
             own = mine;
         }
     }
-#ifdef WEFT_CANARY_LATE_TIMER_UNSEEN
-    late = false;
-#endif
     if (!late) {
         return;
     }

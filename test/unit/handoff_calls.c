@@ -1,4 +1,4 @@
-/* unit/handoff.c: the thread keeps the green thread, and loses the P. */
+/* unit/handoff_calls.c: the thread keeps the green thread, and loses the P. */
 #include <sched.h>
 #include <time.h>
 
@@ -60,7 +60,7 @@ static void hold_all_ps(void (*until)(int)) {
     weft_waitgroup_wait(&holders);
 }
 
-PLAYED_GREEN(handoff, who_blocks_or_computes_keeps_nobody) {
+PLAYED_GREEN(handoff_calls, who_blocks_or_computes_keeps_nobody) {
     uint64_t before = read_stats().handoff_blocked;
     hold_all_ps(block_until);
     CHECK_GT(read_stats().handoff_blocked, before);
@@ -70,7 +70,7 @@ PLAYED_GREEN(handoff, who_blocks_or_computes_keeps_nobody) {
     CHECK_EQ(read_stats().handoff_hint, 0);
 }
 
-PLAYED_GREEN(handoff, block_begin_gives_the_p_away_at_once) {
+PLAYED_GREEN(handoff_calls, block_begin_gives_the_p_away_at_once) {
     for (int i = 1; i <= 20; i++) {
         atomic_store(&ran, 0);
         CHECK_EQ(weft_go(count_one, NULL), 0);
@@ -100,7 +100,7 @@ static int exclusive(void *arg) {
     return 0;
 }
 
-TEST(handoff, exclusive_is_one_at_a_time) {
+TEST(handoff_calls, exclusive_is_one_at_a_time) {
     weft_config c = config_of(1);
     c.flags |= WEFT_EXCLUSIVE;
     CHECK_EQ(weft_run(exclusive, NULL, &c, NULL), 0);
@@ -177,7 +177,7 @@ static void no_p(void) {
     weft_chan_unref(c);
 }
 
-TEST(handoff, without_a_p_each_call_finds_one_or_does_without) {
+TEST(handoff_calls, without_a_p_each_call_finds_one_or_does_without) {
     for (int procs = 1; procs <= 4; procs *= 2) {
         play(no_p, procs, PARTIES_GREEN);
     }
@@ -191,7 +191,7 @@ static int end_without_p(void *arg) {
     return 0;
 }
 
-PLAYED_GREEN(handoff, a_body_may_end_without_a_p) {
+PLAYED_GREEN(handoff_calls, a_body_may_end_without_a_p) {
     weft_waitgroup all = WEFT_WAITGROUP_INIT;
     for (intptr_t i = 0; i < 40; i++) {
         CHECK_EQ(weft_waitgroup_go(&all, end_without_p, (void *)(i % 2)), 0);
@@ -219,7 +219,7 @@ static int back_and_blocked(void *arg) {
     return 0;
 }
 
-TEST(handoff, who_comes_back_and_blocks_again_is_seen) {
+TEST(handoff_calls, who_comes_back_and_blocks_again_is_seen) {
     weft_config c = config_of(1);
     CHECK_EQ(weft_run(back_and_blocked, NULL, &c, NULL), 0);
 }
@@ -243,7 +243,7 @@ static int short_computations(void *arg) {
     return 0;
 }
 
-TEST(handoff, a_late_timer_ends_a_short_computation) {
+TEST(handoff_calls, a_late_timer_ends_a_short_computation) {
     weft_config c = config_of(1);
     CHECK_EQ(weft_run(short_computations, NULL, &c, NULL), 0);
 }
@@ -263,7 +263,7 @@ static void wait_for_threads(weft_runtime *rt, uint64_t most) {
     } while (s.threads > most);
 }
 
-TEST(handoff, threads_come_and_go) {
+TEST(handoff_calls, threads_come_and_go) {
     weft_config c = config_of(2);
     weft_runtime *rt;
     weft_stats s;
@@ -293,7 +293,7 @@ static int many_block(void *arg) {
     return 0;
 }
 
-TEST(handoff, the_bound_on_threads_holds) {
+TEST(handoff_calls, the_bound_on_threads_holds) {
     weft_config c = config_of(2);
     c.max_threads = 4;
     CHECK_EQ(weft_run(many_block, NULL, &c, NULL), 0);
@@ -302,7 +302,7 @@ TEST(handoff, the_bound_on_threads_holds) {
 /* ---- inside ---- */
 
 /* The decision itself, with an M, two Ps and a runtime of straw. */
-TEST(handoff, a_p_is_taken_only_from_outside) {
+TEST(handoff_calls, a_p_is_taken_only_from_outside) {
     weft__r *r = weft__mem_alloc_aligned(sizeof *r, WEFT__LINE);
     weft__p *mine = weft__mem_alloc_aligned(sizeof *mine, WEFT__LINE);
     weft__p *other = weft__mem_alloc_aligned(sizeof *other, WEFT__LINE);
@@ -372,4 +372,4 @@ static void inside_scene(void) {
     CHECK_GT(read_stats().handoff_computing, 0);
 }
 
-TEST(handoff, nobody_is_robbed_inside) { play(inside_scene, 2, PARTIES_GREEN); }
+TEST(handoff_calls, nobody_is_robbed_inside) { play(inside_scene, 2, PARTIES_GREEN); }
