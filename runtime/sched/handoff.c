@@ -41,6 +41,9 @@ void weft__handoffp(weft__r *r, weft__p *p) {
     bool work = weft__runq_has_ring(p) || atomic_load(&p->runnext) != NULL ||
                 atomic_load(&p->offered) != NULL || atomic_load(&r->inject) != NULL ||
                 weft__tset_min(p->tset) <= weft__clock_now() || weft__watch_empty(r);
+#ifdef WEFT_CANARY_HANDOFFP_LOOKS_ONCE
+    weft__thread_nap(WEFT_MILLISECOND); /* what comes now has been looked for already */
+#endif
     weft__lock_take(&r->lock);
     if (work || r->globq.len > 0) {
         weft__startm(r, p, false);
@@ -48,7 +51,9 @@ void weft__handoffp(weft__r *r, weft__p *p) {
     }
     weft__pidleput(r, p);
     weft__lock_drop(&r->lock);
+#ifndef WEFT_CANARY_HANDOFFP_LOOKS_ONCE
     weft__pidle_look_again(r);
+#endif
 }
 
 /* Takes the P from an M that is in user code, or in a call of ours that gives it up. Under settle. */
@@ -66,22 +71,37 @@ bool weft__retake(weft__r *r, weft__p *p, weft__m *m) {
     (void)r;
     bool ours = false;
     weft__lock_take(&m->settle);
+#ifdef WEFT_CANARY_STALE_P_TAKEN
+    p = m->p; /* whatever it has by now; the caller goes on with what it saw */
+#endif
     if ((atomic_load_explicit(&m->ticket, memory_order_relaxed) & WEFT__REVOKE) != 0 &&
 #ifndef WEFT_CANARY_RETAKE_FROM_INSIDE
         atomic_load_explicit(&m->incall, memory_order_acquire) == 0 &&
 #endif
         m->p == p) {
+#ifdef WEFT_CANARY_LOWERED_WITHOUT_SETTLE
+        weft__thread_nap(WEFT_MILLISECOND); /* seen, not yet done: the M may come back now */
+#endif
         disown(m, weft__clock_now());
         ours = true;
     }
+#ifdef WEFT_CANARY_REQUEST_PUT_BACK
+    if (!ours) {
+        atomic_fetch_and(&m->ticket, ~(uint32_t)WEFT__REVOKE);
+    }
+#endif
     weft__lock_drop(&m->settle);
     return ours;
 }
 
 void weft__lower(weft__m *m) {
+#ifdef WEFT_CANARY_LOWERED_WITHOUT_SETTLE
+    atomic_fetch_and(&m->ticket, ~(uint32_t)WEFT__REVOKE);
+#else
     weft__lock_take(&m->settle);
     atomic_fetch_and(&m->ticket, ~(uint32_t)WEFT__REVOKE);
     weft__lock_drop(&m->settle);
+#endif
 }
 
 /* To g0 with a commit, and back when the G is run again. */
@@ -89,9 +109,16 @@ static weft__m *by_way_of_g0(weft__m *m, uint8_t commit) {
     weft__g *g = m->g;
     m->commit = commit;
     m->commit_g = g;
+#ifdef WEFT_CANARY_LEAVE_ON_WRONG_M
+    weft__m *before = m;
+    m = weft__fiber_switch(&g->fiber, &m->g0, m, false);
+    weft__commit(m);
+    return before;
+#else
     m = weft__fiber_switch(&g->fiber, &m->g0, m, false);
     weft__commit(m);
     return m;
+#endif
 }
 
 /* A retake that won nothing: the G was back at once. A thread that the system had put aside looks so. */
@@ -116,6 +143,9 @@ static weft__m *answer_nopark(weft__m *m) {
     weft__lock_take(&m->settle); /* a retaker may be looking */
     weft__p *p = m->p != NULL ? disown(m, 0) : NULL;
     weft__lock_drop(&m->settle); /* REVOKE stays up: H4 */
+#ifdef WEFT_CANARY_NOPARK_LOWERS
+    weft__lower(m);
+#endif
     if (p != NULL) {
         atomic_fetch_add_explicit(&m->r->handoff_computing, 1, memory_order_relaxed);
         weft__handoffp(m->r, p);

@@ -445,6 +445,16 @@ WEFT__ALWAYS_INLINE weft__m *weft__enter_as(bool may_park) {
     if (weft__unlikely(m == NULL)) {
         return weft__enter_slow(NULL, may_park);
     }
+#ifdef WEFT_CANARY_RETAKE_WITHOUT_FENCE
+    /* The store below, as late as a CPU may let it be seen whom no fence of the retaker stops. */
+    if (m->r != NULL && atomic_load_explicit(&m->incall, memory_order_relaxed) == 0 &&
+        atomic_load_explicit(&m->ticket, memory_order_relaxed) == WEFT__PEACE) {
+        for (volatile int i = 0; i < 5000; i++) {
+        }
+        atomic_store_explicit(&m->incall, 1, memory_order_relaxed);
+        return m;
+    }
+#endif
     atomic_store_explicit(&m->incall, atomic_load_explicit(&m->incall, memory_order_relaxed) + 1,
                           memory_order_relaxed);
     weft__fence_light();

@@ -123,7 +123,11 @@ static enum weft__handoff judge_computing(struct seen *k, int64_t cpu) {
 
 static enum weft__handoff judge(weft__r *r, weft__p *p, struct seen *k, weft__m *m, int64_t now) {
     int64_t still = now - k->since;
+#ifdef WEFT_CANARY_BLOCKED_KEEPS_P
+    char state = 'R';
+#else
     char state = weft__thread_state(m->thread);
+#endif
     int64_t cpu = state == 'S' || state == 'D' ? -1 : weft__thread_cpu(m->thread);
     if (state == 'S' || state == 'D' || (state == 0 && blocked_by_clock(k, cpu, still))) {
         return still >= SLICE || !nothing_waits_for(r, p, now) ? WEFT__HANDOFF_BLOCKED
@@ -174,6 +178,9 @@ static void look_at_late(struct sysmon *s, int64_t now) {
             own = mine;
         }
     }
+#ifdef WEFT_CANARY_LATE_TIMER_WAITS
+    late = false;
+#endif
     if (!late) {
         return;
     }
@@ -231,6 +238,9 @@ static void retake_chosen(struct sysmon *s) {
             fence = true;
         }
     }
+#ifdef WEFT_CANARY_RETAKE_WITHOUT_FENCE
+    fence = false;
+#endif
     if (fence) {
         weft__fence_heavy();
     }
