@@ -124,7 +124,8 @@ static void give_up(weft__r *r, int err) {
     weft__lock_take(&r->lock);
     uint32_t left = r->nm;
     weft__lock_drop(&r->lock);
-    weft__log(r, WEFT_LOG_WARNING, "no thread could be made (%s): %u run", weft_strerror(err), left);
+    weft__log(r, WEFT_LOG_WARNING, "no thread could be made (%s): %u run", weft_strerror(err),
+              left);
 }
 
 /* Ps that wait stay where every M that goes idle finds them, until this one does: making a thread

@@ -712,8 +712,7 @@ static bool take_waiting_p(weft__m *m) {
 static void stopm(weft__m *m) {
     weft__r *r = m->r;
     weft__lock_take(&r->lock);
-    if (shall_leave(m) || take_waiting_p(m) ||
-        (atomic_load(&r->m_wanted) && get_idle_p(m, true))) {
+    if (shall_leave(m) || take_waiting_p(m) || (atomic_load(&r->m_wanted) && get_idle_p(m, true))) {
         weft__lock_drop(&r->lock);
         return;
     }
