@@ -446,11 +446,11 @@ WEFT__ALWAYS_INLINE weft__m *weft__enter_as(bool may_park) {
         return weft__enter_slow(NULL, may_park);
     }
 #ifdef WEFT_CANARY_RETAKE_WITHOUT_FENCE
-    /* The store below, as late as a CPU may let it be seen whom no fence of the retaker stops. */
+    /* The store below is seen late, as by a CPU that no fence of the retaker stops. The window of a real
+       one is too short for a test to count on. */
     if (m->r != NULL && atomic_load_explicit(&m->incall, memory_order_relaxed) == 0 &&
         atomic_load_explicit(&m->ticket, memory_order_relaxed) == WEFT__PEACE) {
-        for (volatile int i = 0; i < 5000; i++) {
-        }
+        weft__thread_nap(200 * WEFT_MICROSECOND);
         atomic_store_explicit(&m->incall, 1, memory_order_relaxed);
         return m;
     }

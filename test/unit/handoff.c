@@ -488,6 +488,9 @@ static int blocks_shortly(void *arg) {
     uint64_t before = stats_now().handoff_blocked;
     for (unsigned n = 0; clock_ns() < end; n++) {
         nanosleep(&(struct timespec){.tv_nsec = (50 + n * 37 % 300) * 1000}, NULL);
+        if (n % 2 == 0) {
+            weft_yield();
+        }
         hold_inside(500);
     }
     CHECK_GT(stats_now().handoff_blocked, before);
