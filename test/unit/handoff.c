@@ -481,9 +481,20 @@ TEST(handoff, who_comes_back_waits_for_the_retaker_2) {
     run_as(2, WEFT_EXCLUSIVE, asked_all_the_time);
 }
 
-/* sysmon's own look and the end of a short block, which meet again and again. */
+static int yield_until(void *arg) {
+    while (!atomic_load((atomic_bool *)arg)) {
+        weft_yield();
+    }
+    return 0;
+}
+
+/* sysmon's own look and the end of a short block, which meet again and again. Another waits for the P all
+   the time: else sysmon would look seldom. */
 static int blocks_shortly(void *arg) {
     (void)arg;
+    atomic_bool over = false;
+    weft_waitgroup w = WEFT_WAITGROUP_INIT;
+    CHECK_EQ(weft_waitgroup_go(&w, yield_until, &over), 0);
     int64_t end = clock_ns() + 2 * WEFT_SECOND;
     uint64_t before = stats_now().handoff_blocked;
     for (unsigned n = 0; clock_ns() < end; n++) {
@@ -493,6 +504,8 @@ static int blocks_shortly(void *arg) {
         }
         hold_inside(500);
     }
+    atomic_store(&over, true);
+    weft_waitgroup_wait(&w);
     CHECK_GT(stats_now().handoff_blocked, before);
     return 0;
 }
