@@ -271,7 +271,11 @@ PLAYED_GREEN(handoff, ends_without_a_p) {
         CHECK_EQ(weft_waitgroup_go(&w, i % 2 ? return_without_p : exit_without_p, NULL), 0);
     }
     CHECK_EQ(weft_waitgroup_wait_until(&w, patience()), 0);
-    UNTIL(atomic_load(&weft_current()->nstrays) == 0); /* the last is on its way out */
+    int64_t end = clock_ns() + patience_ns();
+    do { /* the last is done before it has ended; this G has a P, so it is not counted itself */
+        CHECK_LT(clock_ns(), end);
+        weft_yield();
+    } while (atomic_load(&weft_current()->nstrays) != 0);
 }
 
 /* Has the only P until somebody waits for it in the queue. */
@@ -481,9 +485,20 @@ TEST(handoff, who_comes_back_waits_for_the_retaker_2) {
     run_as(2, WEFT_EXCLUSIVE, asked_all_the_time);
 }
 
-/* sysmon's own look and the end of a short block, which meet again and again. */
+static int yield_until(void *arg) {
+    while (!atomic_load((atomic_bool *)arg)) {
+        weft_yield();
+    }
+    return 0;
+}
+
+/* sysmon's own look and the end of a short block, which meet again and again. Another waits for the P all
+   the time: else sysmon would look seldom. */
 static int blocks_shortly(void *arg) {
     (void)arg;
+    atomic_bool over = false;
+    weft_waitgroup w = WEFT_WAITGROUP_INIT;
+    CHECK_EQ(weft_waitgroup_go(&w, yield_until, &over), 0);
     int64_t end = clock_ns() + 2 * WEFT_SECOND;
     uint64_t before = stats_now().handoff_blocked;
     for (unsigned n = 0; clock_ns() < end; n++) {
@@ -493,6 +508,8 @@ static int blocks_shortly(void *arg) {
         }
         hold_inside(500);
     }
+    atomic_store(&over, true);
+    weft_waitgroup_wait(&w);
     CHECK_GT(stats_now().handoff_blocked, before);
     return 0;
 }
@@ -569,6 +586,7 @@ static void unblock(int gs) {
 
 TEST(handoff, all_threads_blocked_at_the_bound) {
     block_many(1, 3, 8, 3);
+    HELD_UNTIL(threads_of(bound.rt) >= 3 + HELPERS);
     nanosleep(&(struct timespec){.tv_nsec = 50 * 1000000}, NULL); /* a fourth would come now */
     CHECK_EQ(threads_of(bound.rt), 3 + HELPERS);
     CHECK_EQ(atomic_load(&bound.blocked), 3);
@@ -579,7 +597,7 @@ TEST(handoff, all_threads_blocked_at_the_bound) {
 
 TEST_IN(handoff, threads_that_nobody_needs_end, 40) {
     block_many(1, 0, 12, 12);
-    CHECK_GE(threads_of(bound.rt), 12 + HELPERS);
+    HELD_UNTIL(threads_of(bound.rt) >= 12 + HELPERS); /* one is counted once it runs */
     unblock(12);
     int64_t end = clock_ns() + 4 * patience_ns();
     while (threads_of(bound.rt) > 3 + HELPERS) {
