@@ -22,6 +22,15 @@
 weft__lock weft__tset_pool_lock;
 static weft__tset *pool; /* linked by r, which a pooled set does not need */
 
+enum { ROOM = 64 }; /* timers that a new set has room for */
+
+static void to_pool(weft__tset *ts) {
+    weft__lock_take(&weft__tset_pool_lock);
+    ts->r = (weft__r *)(void *)pool;
+    pool = ts;
+    weft__lock_drop(&weft__tset_pool_lock);
+}
+
 weft__tset *weft__tset_new(weft__r *r) {
     weft__lock_take(&weft__tset_pool_lock);
     weft__tset *ts = pool;
@@ -35,6 +44,11 @@ weft__tset *weft__tset_new(weft__r *r) {
             return NULL;
         }
         memset(ts, 0, sizeof *ts);
+    }
+    /* Its first timers come in a park, which should not wait for the allocator's lock. */
+    if (weft__heap_reserve(&ts->heap, ROOM) != 0) {
+        to_pool(ts);
+        return NULL;
     }
     weft__lock_take(&ts->lock);
     ts->r = r;
@@ -54,10 +68,7 @@ static void unref(weft__tset *ts) {
     }
     weft__lock_drop(&ts->lock);
     if (last) {
-        weft__lock_take(&weft__tset_pool_lock);
-        ts->r = (weft__r *)(void *)pool;
-        pool = ts;
-        weft__lock_drop(&weft__tset_pool_lock);
+        to_pool(ts);
     }
 }
 
