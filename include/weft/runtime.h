@@ -45,8 +45,10 @@ typedef struct weft_config {
     const char *name; /* in dumps and thread names; default "weft" */
     unsigned flags;   /* enum weft_config_flags */
     int procs;        /* Ps; 0: WEFT_PROCS, else allowed CPUs and cgroup quota */
-    int max_threads;  /* all threads of this runtime; 0: 512. -EINVAL if less than procs + 1 */
-    size_t max_gs;    /* 0: bounded by memory. At the bound spawn says -EAGAIN */
+    /* threads that run green threads, those inside blocked calls too; 0: 512. At the bound Gs wait.
+       Two more are weft's own. -EINVAL if less than procs + 1 */
+    int max_threads;
+    size_t max_gs; /* 0: bounded by memory. At the bound spawn says -EAGAIN */
     /* 0: WEFT_STACK, else 256 KiB; rounded up to pages; a guard of 64 KiB lies below, not
        counted */
     size_t stack_size;
