@@ -61,6 +61,9 @@ void weft__m_begin(weft__m *m) {
     m->g0.tsan = __tsan_get_current_fiber();
 #endif
     weft__eh_begin(m);
+#ifdef WEFT__CTX_HAS_FINI
+    weft__ctx_prepare(&m->g0.ctx);
+#endif
     atomic_store_explicit(&m->incall, 1, memory_order_relaxed);
     weft__m_set_self(m);
 }

@@ -65,6 +65,8 @@ static struct weft__uctx *uctx_of(weft__ctx *c) {
     return c->u;
 }
 
+void weft__ctx_prepare(weft__ctx *c) { uctx_of(c); }
+
 static void entry(unsigned hi, unsigned lo) {
     weft__ctx *c = (weft__ctx *)(uintptr_t)(((uint64_t)hi << 32) | lo);
     fesetenv(FE_DFL_ENV); /* getcontext took that of whoever made this context */

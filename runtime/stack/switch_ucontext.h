@@ -10,6 +10,7 @@ typedef struct weft__ctx {
     void *pad;
 } weft__ctx;
 
+void weft__ctx_prepare(weft__ctx *c); /* what else the first switch would allocate */
 void weft__ctx_init(weft__ctx *c, void *top);
 struct weft__m *weft__ctx_switch(weft__ctx *from, weft__ctx *to, struct weft__m *m);
 void weft__ctx_fini(weft__ctx *c);

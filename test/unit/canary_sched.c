@@ -23,6 +23,7 @@ static uint64_t waiting(weft_runtime *rt) {
 
 static void run_on(int procs, weft_fn app) {
     weft_config c = config_of(procs);
+    c.flags |= procs == 1 ? WEFT_EXCLUSIVE : 0; /* one at a time, however long it computes */
     CHECK_EQ(weft_run(app, NULL, &c, NULL), 0);
 }
 
