@@ -2,29 +2,28 @@
  * What must be right in a forked child: the process's own locks, and the asymmetric fence, which the
  * system may want registered anew.
  *
- * The locks are taken before a fork and dropped after it on both sides, in the order of their coming.
+ * The locks are taken before a fork, in the order of their coming, and dropped after it on both sides.
  */
 #include "os/os.h"
 
 enum { MOST = 16 };
 
 static weft__lock *_Atomic held[MOST];
+static int taken; /* by the fork under way; guarded by the first lock, which serialises forks too */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void before(void) {
-    for (int i = 0; i < MOST && atomic_load(&held[i]) != NULL; i++) {
-        weft__lock_take(atomic_load(&held[i]));
+    int n = 0;
+    while (n < MOST && atomic_load(&held[n]) != NULL) {
+        weft__lock_take(atomic_load(&held[n++]));
     }
+    taken = n;
 }
 
-/* A lock that came while we forked is not ours to drop: the list only grows, and is read here as it was
-   then, for this thread came through `before`. */
+/* A lock that came while we forked was not taken, and may be somebody's. */
 static void after(void) {
-    for (int i = MOST - 1; i >= 0; i--) {
-        weft__lock *l = atomic_load(&held[i]);
-        if (l != NULL) {
-            weft__lock_drop(l);
-        }
+    for (int i = taken - 1; i >= 0; i--) {
+        weft__lock_drop(atomic_load(&held[i]));
     }
 }
 

@@ -168,7 +168,8 @@ void weft__handoff_now(weft__m *m) {
 
 WEFT_API void weft_block_begin(void) {
     weft__m *m = weft__enter_nopark();
-    if (m->p != NULL && (m->r->cfg.flags & WEFT_EXCLUSIVE) == 0) {
+    bool nested = atomic_load_explicit(&m->incall, memory_order_relaxed) > 1; /* the P is in use */
+    if (m->p != NULL && !nested && (m->r->cfg.flags & WEFT_EXCLUSIVE) == 0) {
         weft__handoff_now(m);
     }
     weft__leave(m);

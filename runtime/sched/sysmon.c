@@ -7,8 +7,8 @@
  * the end of the look. One that stood still for 100 us makes its M a suspect:
  *   blocked    the thread sleeps (state S or D): at once; but while nothing waits for this P (its ring
  *              empty, no timer due, another P idle or spinning, the poller looked after) only after 10 ms.
- *   computing  (inside too: a loop of calls) after 10 ms of the thread's own CPU time. A clock that stands still proves nothing: a
- *              thread that waits for a CPU has one too.
+ *   computing  (inside too: a loop of calls) after 10 ms of the thread's own CPU time. A clock that
+ *              stands still proves nothing: a thread that waits for a CPU has one too.
  *   late       a timer is overdue by 1 ms and no P is idle to run it: the P it belongs to, or else the
  *              one whose thread has been longest in user code.
  *
