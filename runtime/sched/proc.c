@@ -720,8 +720,12 @@ static void stopm(weft__m *m) {
     m->idle_link = r->midle;
     r->midle = m;
     r->nmidle++;
+    bool surplus = r->nmidle > (uint32_t)r->nprocs + 1;
     weft__verdict v = weft__checkdead(r);
     weft__lock_drop(&r->lock);
+    if (weft__unlikely(surplus)) {
+        weft__sysmon_poke(r); /* it may sleep for ever, and has more to trim now */
+    }
     while (v == WEFT__UNSURE && !weft__note_sleep_until(&m->note, weft__clock_now() + LOOK_AGAIN)) {
         weft__lock_take(&r->lock);
         v = weft__checkdead(r); /* alive, too, once this M has been called for */

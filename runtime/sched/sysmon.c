@@ -360,8 +360,11 @@ static void sleep_long(weft__r *r, int64_t now) {
 
 static void sleep_for_ever(weft__r *r) {
     atomic_store(&r->sysmon_sleep, WEFT__SYSMON_FOR_EVER);
+    weft__lock_take(&r->lock); /* who parks behind it sees FOR_EVER */
+    bool surplus = r->nmidle > (uint32_t)r->nprocs + 1;
+    weft__lock_drop(&r->lock);
     weft__fence_full();
-    if (all_idle(r) && !work_or_watch(r) && !atomic_load(&r->sysmon_stop)) {
+    if (all_idle(r) && !surplus && !work_or_watch(r) && !atomic_load(&r->sysmon_stop)) {
         weft__note_sleep(&r->sysmon_note);
     }
     atomic_store(&r->sysmon_sleep, WEFT__SYSMON_SHORT);
