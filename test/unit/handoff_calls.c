@@ -80,8 +80,11 @@ PLAYED_GREEN(handoff_calls, block_begin_gives_the_p_away_at_once) {
         CHECK_EQ(weft_proc_self(), -1);
         weft_block_end();
         CHECK_GE(weft_proc_self(), 0);
-        CHECK_EQ(read_stats().handoff_hint, i);
+        weft_stats now = read_stats(); /* sysmon may have been quicker than the hint */
+        CHECK_LE(now.handoff_hint, i);
+        CHECK_GE(now.handoff_hint + now.handoff_blocked + now.handoff_computing, i);
     }
+    CHECK_GT(read_stats().handoff_hint, 0);
     weft_block_end(); /* without a begin, too */
 }
 
