@@ -64,10 +64,13 @@ static bool is_idle(weft__r *r, uint32_t index) {
             1) != 0;
 }
 
-/* By m's own thread, inside: a retaker looks for what it takes in m->p, and finds m inside. */
+/* By m's own thread, inside: a retaker looks for what it takes in m->p, and finds m inside. The tick
+   moves, or sysmon would add up what this thread did before it lost the same P. */
 void weft__acquirep(weft__m *m, weft__p *p) {
     weft__assert(m->p == NULL, "an M takes a second P");
     m->p = p;
+    atomic_store_explicit(&p->tick, atomic_load_explicit(&p->tick, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
     atomic_store_explicit(&p->m, m, memory_order_release);
     p->picks = 0;
     p->now = weft__clock_now();
