@@ -142,5 +142,11 @@ WEFT_API void weft_trigger_free(weft_trigger *t);
    handler. A fire by a handler that was still running is dropped too, or taken for one of a trigger
    that has been made since. NULL is fine */
 WEFT_API int weft_procs(weft_runtime *rt); /* - any: how many Ps; WEFT_ENORUNTIME */
+WEFT_API int weft_set_procs(weft_runtime *rt, int n);
+/* P any: n Ps from here on; 0: the default again. 0, also if nothing changes. On return no P that goes runs
+   a green thread: who computes or blocks there keeps its thread and loses the P, as ever. What was queued
+   runs on the others; timers and sockets do not notice. -EINVAL (negative, over 1024, or not below
+   max_threads), -ENOMEM and nothing has changed, WEFT_ENORUNTIME. With WEFT_EXCLUSIVE, where no P is
+   taken from anybody, it waits until the green threads on those Ps wait or yield */
 WEFT_END
 #endif

@@ -33,7 +33,8 @@ static void fill_late(weft__r *r, weft_hist *h) {
     for (size_t b = 0; b < WEFT_COUNT(h->bucket); b++) {
         h->bucket[b] = weft__sum(r, offsetof(weft__pstats, late) + b * sizeof(uint64_t));
     }
-    for (int i = 0; i < r->nprocs; i++) {
+    int nps = weft__nps(r);
+    for (int i = 0; i < nps; i++) {
         uint64_t max = atomic_load_explicit(&r->ps[i]->stats.late_max, memory_order_relaxed);
         h->max = max > h->max ? max : h->max;
     }
@@ -54,7 +55,8 @@ static void fill(weft__r *r, weft_stats *s) {
     s->threads_created = r->threads_created + 2;
     weft__lock_drop(&r->lock);
     s->timers_pending = weft__tset_len(r->tset);
-    for (int i = 0; i < r->nprocs; i++) {
+    int nps = weft__nps(r);
+    for (int i = 0; i < nps; i++) {
         s->timers_pending += weft__tset_len(r->ps[i]->tset);
     }
     s->timers_fired = SUM(r, timers_fired);

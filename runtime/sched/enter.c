@@ -155,7 +155,7 @@ WEFT__COLD void weft__pay(weft__m *m) {
     if (p == NULL) {
         return;
     }
-    if (p->solo) {
+    if (weft__solo(p)) {
         weft__sysmon_poke(m->r); /* nobody else: but what waits here now must not wait for long */
         return;
     }

@@ -115,6 +115,19 @@ void weft__gfree_rotate(weft__p *p) {
     p->gfree_len = 0;
 }
 
+void weft__gfree_give(weft__p *p) {
+    if (p->gfree_spare != NULL) {
+        chain_to_runtime(p->r, p->gfree_spare);
+        p->gfree_spare = NULL;
+    }
+    if (p->gfree != NULL) {
+        p->gfree->id = p->gfree_len;
+        chain_to_runtime(p->r, p->gfree);
+        p->gfree = NULL;
+        p->gfree_len = 0;
+    }
+}
+
 /* The first of a chain; the rest becomes the P's cache, or goes back. */
 static weft__g *split_chain(weft__r *r, weft__p *p, weft__g *chain) {
     weft__g *rest = chain->next;

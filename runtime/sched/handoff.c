@@ -38,6 +38,13 @@
 static const int64_t FALSE_WITHIN = 20 * WEFT_MICROSECOND;
 
 void weft__handoffp(weft__r *r, weft__p *p) {
+    if (weft__unlikely(weft__change_of(p) != 0)) {
+        weft__p_changes(p);
+        if (weft__change_of(p) == WEFT__P_RETIRE) {
+            weft__p_set_aside(p);
+            return;
+        }
+    }
     bool work = weft__runq_has_ring(p) || atomic_load(&p->runnext) != NULL ||
                 atomic_load(&p->offered) != NULL || atomic_load(&r->inject) != NULL ||
                 weft__tset_min(p->tset) <= weft__clock_now() || weft__watch_empty(r);

@@ -41,20 +41,31 @@ static bool shall_leave(weft__m *m) {
 /* ---- idle Ps and Ms ---------------------------------------------------------------------------- */
 
 void weft__pidleput(weft__r *r, weft__p *p) {
-    p->link = r->pidle;
-    r->pidle = p;
     atomic_fetch_or_explicit(&r->idle_mask[p->index / 64], UINT64_C(1) << p->index % 64,
                              memory_order_relaxed);
+    if (weft__unlikely(weft__change_of(p) != 0)) {
+        weft__p_changes(p);
+        if (weft__change_of(p) == WEFT__P_RETIRE) {
+            weft__p_retires(r, p);
+            return;
+        }
+    }
+    p->link = r->pidle;
+    r->pidle = p;
     atomic_fetch_add_explicit(&r->npidle, 1, memory_order_seq_cst);
+}
+
+static void pidle_left(weft__r *r, weft__p *p) {
+    atomic_fetch_and_explicit(&r->idle_mask[p->index / 64], ~(UINT64_C(1) << p->index % 64),
+                              memory_order_relaxed);
+    atomic_fetch_sub_explicit(&r->npidle, 1, memory_order_seq_cst);
 }
 
 static weft__p *pidleget(weft__r *r) {
     weft__p *p = r->pidle;
     if (p != NULL) {
         r->pidle = p->link;
-        atomic_fetch_and_explicit(&r->idle_mask[p->index / 64], ~(UINT64_C(1) << p->index % 64),
-                                  memory_order_relaxed);
-        atomic_fetch_sub_explicit(&r->npidle, 1, memory_order_seq_cst);
+        pidle_left(r, p);
     }
     return p;
 }
@@ -114,6 +125,28 @@ static weft__p *waiting_p(weft__r *r) {
         r->make_list = p->link;
     }
     return p;
+}
+
+static bool unlink_p(weft__p **at, weft__p *p) {
+    for (; *at != NULL; at = &(*at)->link) {
+        if (*at == p) {
+            *at = p->link;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Under the lock: takes p, if it is idle, or waits for an M, which finds nothing then. */
+enum weft__p_was weft__p_fetch(weft__r *r, weft__p *p) {
+    if (unlink_p(&r->make_list, p)) {
+        return WEFT__P_WAITED;
+    }
+    if (!unlink_p(&r->pidle, p)) {
+        return WEFT__P_ELSEWHERE;
+    }
+    pidle_left(r, p);
+    return WEFT__P_WAS_IDLE;
 }
 
 /* There is one M less to come than was ordered: one of the Ps that wait is given back, if all the
@@ -195,7 +228,8 @@ bool weft__work_waits(weft__r *r) {
         atomic_load_explicit(&r->globq_len, memory_order_relaxed) != 0) {
         return true;
     }
-    for (int i = 0; i < r->nprocs; i++) {
+    int nps = weft__nps(r);
+    for (int i = 0; i < nps; i++) {
         weft__p *p = r->ps[i];
         if (is_idle(r, (uint32_t)i)) {
             continue;
@@ -204,7 +238,7 @@ bool weft__work_waits(weft__r *r) {
             return true;
         }
         if (atomic_load_explicit(&p->offered, memory_order_relaxed) != NULL ||
-            (p->solo && atomic_load_explicit(&p->runnext, memory_order_relaxed) != NULL)) {
+            (weft__solo(p) && atomic_load_explicit(&p->runnext, memory_order_relaxed) != NULL)) {
             return true;
         }
     }
@@ -217,7 +251,8 @@ bool weft__poll_wanted(weft__r *r) {
         weft__tset_min(r->tset) != INT64_MAX) {
         return true;
     }
-    for (int i = 0; i < r->nprocs; i++) {
+    int nps = weft__nps(r);
+    for (int i = 0; i < nps; i++) {
         if (weft__tset_min(r->ps[i]->tset) != INT64_MAX) {
             return true;
         }
@@ -271,7 +306,7 @@ static weft__g *globq_get(weft__m *m, uint32_t most) {
         return NULL;
     }
     weft__lock_take(&r->lock);
-    uint32_t n = r->globq.len / (uint32_t)r->nprocs + 1;
+    uint32_t n = r->globq.len / (uint32_t)weft__nprocs(r) + 1;
     n = n < most ? n : most;
     n = n < r->globq.len ? n : r->globq.len;
     weft__g *first = weft__glist_pop(&r->globq);
@@ -368,6 +403,17 @@ static void look_poller(weft__m *m) {
     put_batch(m, &l);
 }
 
+/* The heaps of Ps that have been set aside are shared out among the others: see resize.c. */
+static void look_orphans(weft__m *m, int64_t now) {
+    weft__r *r = m->r;
+    int nps = weft__nps(r), step = weft__nprocs(r);
+    for (int i = (int)m->p->index + step; i < nps; i += step) {
+        if (weft__tset_min(r->ps[i]->tset) <= now) {
+            weft__timers_run(m, r->ps[i]->tset, now);
+        }
+    }
+}
+
 static void look_timers(weft__m *m, int64_t now) {
     weft__p *p = m->p;
     if (weft__tset_min(p->tset) <= now) {
@@ -376,6 +422,9 @@ static void look_timers(weft__m *m, int64_t now) {
     if (weft__tset_min(m->r->tset) <= now) {
         weft__timers_run(m, m->r->tset, now);
     }
+    if (weft__unlikely(weft__nps(m->r) != weft__nprocs(m->r))) {
+        look_orphans(m, now);
+    }
 }
 
 /* Clock, timers, poller, queues from outside: what direct picks pass over. */
@@ -383,7 +432,7 @@ static void look_outside(weft__m *m) {
     weft__r *r = m->r;
     weft__p *p = m->p;
     bool waiters = atomic_load_explicit(&r->poll_waiters, memory_order_relaxed) > 0;
-    if (waiters || weft__tset_min(p->tset) != INT64_MAX || weft__tset_min(r->tset) != INT64_MAX ||
+    if (waiters || weft__timers_of(r, p) != INT64_MAX || weft__tset_min(r->tset) != INT64_MAX ||
         p->looks++ % LOOKS_A_CLOCK == 0) { /* "since when" in a dump wants to be about right */
         p->now = weft__clock_now();
         look_timers(m, p->now);
@@ -409,7 +458,8 @@ static weft__g *rescue(weft__m *m, uint32_t tick) {
         weft__runq_len(p) > WEFT__RING / 2) { /* no room for what a thief takes */
         return NULL;
     }
-    for (int i = 0; i < r->nprocs; i++) {
+    int nps = weft__nps(r);
+    for (int i = 0; i < nps; i++) {
         weft__p *victim = r->ps[i];
         uint32_t at = atomic_load_explicit(&victim->tick, memory_order_relaxed);
         if (victim == p || at != p->seen_ticks[i]) {
@@ -482,8 +532,9 @@ static weft__g *look(weft__m *m) {
 static weft__g *steal_pass(weft__m *m, bool last, bool *offered) {
     weft__r *r = m->r;
     weft__p *p = m->p;
-    uint32_t n = (uint32_t)r->nprocs;
-    uint32_t at = weft__rand(&p->rand) % n, step = r->strides[weft__rand(&p->rand) % r->nstrides];
+    weft__order *o = atomic_load_explicit(&r->order, memory_order_acquire);
+    uint32_t n = o->n;
+    uint32_t at = weft__rand(&p->rand) % n, step = o->strides[weft__rand(&p->rand) % o->nstrides];
     for (uint32_t i = 0; i < n; i++, at = (at + step) % n) {
         weft__p *victim = r->ps[at];
         if (victim == p) {
@@ -510,8 +561,10 @@ static weft__g *steal_pass(weft__m *m, bool last, bool *offered) {
 
 static bool may_spin(weft__m *m) {
     weft__r *r = m->r;
-    uint32_t busy = (uint32_t)r->nprocs - atomic_load_explicit(&r->npidle, memory_order_relaxed);
-    return m->spinning || 2 * atomic_load_explicit(&r->nmspinning, memory_order_relaxed) < busy;
+    int idle = (int)atomic_load_explicit(&r->npidle, memory_order_relaxed);
+    int busy = weft__nprocs(r) - idle; /* of different moments, perhaps */
+    return m->spinning ||
+           2 * (int)atomic_load_explicit(&r->nmspinning, memory_order_relaxed) < busy;
 }
 
 /* Sleeps as a spinner. Who has work for more than its own next pick ends the nap (wake_napper); one that
@@ -530,7 +583,7 @@ static void nap_for(weft__m *m, int64_t ns) {
    the holder nothing, and as long as a spinner naps he owes no wake-up for what he offers. */
 static weft__g *steal_work(weft__m *m) {
     weft__r *r = m->r;
-    if (r->nprocs == 1 || !may_spin(m)) {
+    if (weft__nprocs(r) == 1 || !may_spin(m)) {
         return NULL;
     }
     if (!m->spinning) {
@@ -546,7 +599,7 @@ static weft__g *steal_work(weft__m *m) {
         }
     }
     int64_t nap = NAP_FIRST;
-    for (int misses = offered ? 0 : NAP_MISSES; misses < NAP_MISSES && !shall_leave(m);) {
+    for (int misses = offered ? 0 : NAP_MISSES; misses < NAP_MISSES && !shall_leave(m) && weft__change_of(m->p) == 0;) {
         nap_for(m, nap);
         nap = nap * 2 < NAP_LONGEST ? nap * 2 : NAP_LONGEST;
         weft__g *g = look(m);
@@ -612,7 +665,7 @@ bool weft__regain(weft__m *m) {
         return false;
     }
     weft__lock_take(&r->lock);
-    if (m->lost != NULL && is_idle(r, m->lost->index)) {
+    if (m->lost != NULL && is_idle(r, m->lost->index) && !m->lost->gone) {
         pidle_first(r, m->lost);
     }
     bool got = get_idle_p(m, false);
@@ -723,7 +776,7 @@ static void stopm(weft__m *m) {
     m->idle_link = r->midle;
     r->midle = m;
     r->nmidle++;
-    bool surplus = r->nmidle > (uint32_t)r->nprocs + 1;
+    bool surplus = r->nmidle > (uint32_t)weft__nprocs(r) + 1;
     weft__verdict v = weft__checkdead(r);
     weft__lock_drop(&r->lock);
     if (weft__unlikely(surplus)) {
@@ -791,6 +844,10 @@ static weft__g *find_runnable(weft__m *m) {
         }
         if (m->p == NULL) {
             stopm(m);
+            continue;
+        }
+        if (weft__unlikely(weft__change_of(m->p) != 0)) {
+            weft__p_heed(m);
             continue;
         }
         weft__g *g = look(m);

@@ -27,7 +27,8 @@ void weft__log(weft__r *r, int level, const char *fmt, ...) {
 
 uint64_t weft__sum(weft__r *r, size_t offset) {
     uint64_t sum = 0;
-    for (int i = -1; i < r->nprocs; i++) {
+    int nps = weft__nps(r);
+    for (int i = -1; i < nps; i++) {
         weft__pstats *s = i < 0 ? &r->stats : &r->ps[i]->stats;
         sum += atomic_load_explicit((_Atomic uint64_t *)(void *)((char *)s + offset),
                                     memory_order_acquire);
@@ -138,13 +139,14 @@ int weft__dump(weft__r *r, int fd, uint32_t most) {
     weft__lock_take(&r->lock);
     uint32_t nm = r->nm, nmidle = r->nmidle;
     weft__lock_drop(&r->lock);
-    put(&o, "weft runtime %s: %d Ps (%u idle), %u threads (%u idle)%s\n", r->name, r->nprocs,
+    put(&o, "weft runtime %s: %d Ps (%u idle), %u threads (%u idle)%s\n", r->name, weft__nprocs(r),
         atomic_load(&r->npidle), nm, nmidle,
         atomic_load(&r->polling) != 0 ? ", one in the poller" : "");
-    for (int i = 0; i < r->nprocs; i++) {
+    int nps = weft__nps(r);
+    for (int i = 0; i < nps; i++) {
         weft__p *p = r->ps[i];
         int64_t when = weft__tset_min(p->tset);
-        put(&o, "P %d: %u queued, %u picks%s", i,
+        put(&o, "P %d%s: %u queued, %u picks%s", i, i < weft__nprocs(r) ? "" : " (set aside)",
             weft__runq_len(p) + (atomic_load(&p->runnext) != NULL ? 1u : 0u) +
                 (atomic_load(&p->offered) != NULL ? 1u : 0u),
             atomic_load(&p->tick), when != INT64_MAX ? "" : ", no timer\n");

@@ -88,7 +88,7 @@ weft__g *weft__runqget_ring(weft__p *p) {
             return NULL;
         }
         weft__g *g = atomic_load_explicit(&p->ring[h % WEFT__RING], memory_order_relaxed);
-        if (p->solo) {
+        if (weft__solo(p)) {
             atomic_store_explicit(&p->head, h + 1, memory_order_relaxed);
             return g;
         }

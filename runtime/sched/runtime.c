@@ -19,7 +19,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-enum { MOST_PROCS = 1024, LEAST_STACK = 16 * 1024 };
+enum { MOST_PROCS = WEFT__MOST_PROCS, LEAST_STACK = 16 * 1024 };
 static const int64_t RESCAN = 2 * WEFT_MILLISECOND;
 
 /* ---- configuration ----------------------------------------------------------------------------- */
@@ -55,7 +55,7 @@ static void read_env(weft__r *r, weft_config *c) {
     if (v != NULL) {
         long long n = number_of(v);
         if (n >= 1 && n <= MOST_PROCS) {
-            c->procs = (int)n;
+            r->default_procs = c->procs = (int)n;
         } else {
             weft__log(r, WEFT_LOG_WARNING, "WEFT_PROCS=%s is not a number from 1 to %d: ignored", v,
                       MOST_PROCS);
@@ -71,6 +71,14 @@ static void read_env(weft__r *r, weft_config *c) {
                       v);
         }
     }
+}
+
+int weft__default_procs(weft__r *r) {
+    if (r->default_procs != 0) {
+        return r->default_procs;
+    }
+    int n = weft__cpu_default_procs("");
+    return n < MOST_PROCS ? n : MOST_PROCS;
 }
 
 static bool reserved_is_zero(const weft_config *c) {
@@ -94,8 +102,7 @@ static int fill_config(weft__r *r, const weft_config *in, bool started) {
     }
     read_env(r, c);
     if (c->procs == 0) {
-        int n = weft__cpu_default_procs("");
-        c->procs = n < MOST_PROCS ? n : MOST_PROCS;
+        c->procs = weft__default_procs(r);
     }
     c->max_threads =
         c->max_threads != 0 ? c->max_threads : (c->procs + 1 > 512 ? c->procs + 1 : 512);
@@ -115,61 +122,38 @@ static int fill_config(weft__r *r, const weft_config *in, bool started) {
 
 /* ---- making and freeing ------------------------------------------------------------------------ */
 
-static uint32_t gcd(uint32_t a, uint32_t b) {
-    while (b != 0) {
-        uint32_t t = a % b;
-        a = b;
-        b = t;
-    }
-    return a;
-}
-
-static weft__p *p_new(weft__r *r, int index) {
-    weft__p *p = weft__mem_alloc_aligned(sizeof *p, WEFT__LINE);
-    if (p == NULL) {
-        return NULL;
-    }
-    memset(p, 0, sizeof *p);
-    p->r = r;
-    p->index = (uint32_t)index;
-    p->solo = r->nprocs == 1;
-    atomic_store(&p->owes, p->solo ? 0 : WEFT__OWED_NEXT | WEFT__OWED_WORK | WEFT__OWED_TIMER);
-    p->rand = (uint64_t)weft__clock_now() * 2654435761u + (uint64_t)index * 97 + 1;
-    p->seen_ticks = weft__mem_zalloc((size_t)r->nprocs * sizeof *p->seen_ticks);
-    p->tset = weft__tset_new(r);
-    return p;
-}
+static const size_t PS_BYTES = MOST_PROCS * sizeof(weft__p *),
+                    MASK_BYTES = MOST_PROCS / 64 * sizeof(uint64_t);
 
 static int make_ps(weft__r *r) {
-    size_t n = (size_t)r->cfg.procs;
-    r->nprocs = r->cfg.procs;
-    r->ps = weft__mem_zalloc(n * sizeof *r->ps);
-    r->idle_mask = weft__mem_zalloc((n + 63) / 64 * sizeof *r->idle_mask);
-    r->strides = weft__mem_zalloc(n * sizeof *r->strides);
+    int n = r->cfg.procs;
+    r->ps = weft__mem_zalloc(PS_BYTES);
+    r->idle_mask = weft__mem_zalloc(MASK_BYTES);
+    r->order = weft__order_new((uint32_t)n);
     r->tset = weft__tset_new(r);
-    if (r->ps == NULL || r->idle_mask == NULL || r->strides == NULL || r->tset == NULL) {
+    if (r->ps == NULL || r->idle_mask == NULL || r->order == NULL || r->tset == NULL) {
         return -ENOMEM;
     }
-    for (uint32_t i = 1; i <= n; i++) {
-        if (gcd(i, (uint32_t)n) == 1) {
-            r->strides[r->nstrides++] = i;
-        }
-    }
-    for (int i = r->nprocs - 1; i >= 0; i--) {
-        weft__p *p = p_new(r, i);
-        r->ps[i] = p;
-        if (p == NULL || p->seen_ticks == NULL || p->tset == NULL) {
+    atomic_store(&r->nprocs, n);
+    for (int i = 0; i < n; i++) {
+        r->ps[i] = weft__p_new(r);
+        if (r->ps[i] == NULL) {
             return -ENOMEM;
         }
-        weft__pidleput(r, p);
+        r->ps[i]->index = (uint32_t)i;
+        atomic_store(&r->ps[i]->change, n == 1 ? WEFT__P_SOLO : WEFT__P_SHARED);
+        atomic_store(&r->nps, i + 1);
+    }
+    for (int i = n - 1; i >= 0; i--) {
+        weft__pidleput(r, r->ps[i]);
     }
     return 0;
 }
 
 /* Also called when only some have been made; twice is harmless. */
 static void close_tsets(weft__r *r) {
-    for (int i = 0; r->ps != NULL && i < r->nprocs; i++) {
-        if (r->ps[i] != NULL && r->ps[i]->tset != NULL) {
+    for (int i = 0; i < weft__nps(r); i++) {
+        if (r->ps[i]->tset != NULL) {
             weft__tset_close(r->ps[i]->tset);
             r->ps[i]->tset = NULL;
         }
@@ -180,23 +164,14 @@ static void close_tsets(weft__r *r) {
     }
 }
 
-static void free_p(weft__r *r, weft__p *p) {
-    if (p == NULL) {
-        return;
-    }
-    weft__mem_free(p->seen_ticks, (size_t)r->nprocs * sizeof *p->seen_ticks);
-    weft__mem_free_aligned(p, sizeof *p, WEFT__LINE);
-}
-
 /* All that r owns but threads. Whatever was not made is NULL. */
 static void free_parts(weft__r *r) {
-    size_t n = (size_t)r->nprocs;
     if (r->cfg.fatal != NULL) {
         weft__fatal_drop_hook(r->cfg.fatal, r->cfg.hook_arg);
     }
     close_tsets(r);
-    for (int i = 0; r->ps != NULL && i < r->nprocs; i++) {
-        free_p(r, r->ps[i]);
+    for (int i = 0; i < weft__nps(r); i++) {
+        weft__p_free(r->ps[i]);
     }
     if (r->stacks != NULL) {
         weft__hook_stacks_go(r);
@@ -211,9 +186,9 @@ static void free_parts(weft__r *r) {
     if (r->life != NULL) {
         weft__pages_unmap(r->life, sizeof *r->life);
     }
-    weft__mem_free(r->ps, n * sizeof *r->ps);
-    weft__mem_free(r->idle_mask, (n + 63) / 64 * sizeof *r->idle_mask);
-    weft__mem_free(r->strides, n * sizeof *r->strides);
+    weft__mem_free(r->ps, PS_BYTES);
+    weft__mem_free(r->idle_mask, MASK_BYTES);
+    weft__order_free(r->order);
     for (weft__m *m = r->allm; m != NULL;) {
         weft__m *next = m->all_link;
         weft__pages_unmap(m, sizeof *m);
@@ -638,7 +613,7 @@ WEFT_API int weft_submit(weft_runtime *rt, weft_fn fn, void *arg) {
 
 WEFT_API int weft_procs(weft_runtime *rt) {
     weft__r *taken = rt == NULL ? weft__r_take() : NULL, *r = rt != NULL ? rt : taken;
-    int procs = r != NULL ? r->nprocs : weft__no_runtime();
+    int procs = r != NULL ? weft__nprocs(r) : weft__no_runtime();
     weft__r_give(taken);
     return procs;
 }

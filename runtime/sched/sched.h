@@ -13,8 +13,9 @@
  *
  * Files: enter.c (who calls: M of this thread, stand-ins), g.c (Gs: making, starting, ending),
  * runq.c (ring and runnext), proc.c (find work, idle, wake), park.c (the wait word and its claim),
- * timers.c (heaps in the scheduler), local.c and defer.c (what belongs to a G), maker.c (threads), handoff.c (a thread that blocks or computes
- * loses its P), sysmon.c (who looks for those), runtime.c (start, run, stop),
+ * timers.c (heaps in the scheduler), local.c and defer.c (what belongs to a G), maker.c (threads),
+ * handoff.c (a thread that blocks or computes loses its P), sysmon.c (who looks for those), resize.c
+ * (how many Ps), runtime.c (start, run, stop),
  * outside.c (a stop asked for from anywhere, wakers that weft cannot see), call.c (a G that somebody
  * outside waits for), attach.c (plain threads with a runtime), trigger.c (starts by signal handlers),
  * stuck.c (a program that is dead), report.c (what dumps and statistics read).
@@ -117,6 +118,7 @@ typedef enum weft__reason {
     WEFT__WAIT_WRITE_TURN,
     WEFT__WAIT_CALL,
     WEFT__WAIT_TRIGGER,
+    WEFT__WAIT_PROCS,
     WEFT__REASONS
 } weft__reason;
 extern const char *const weft__reason_text[WEFT__REASONS];
@@ -224,6 +226,7 @@ enum { WEFT__TIMER_G = 0, WEFT__TIMER_K = 1 }; /* weft__timer.kind */
 /* ---- P ----------------------------------------------------------------------------------------- */
 enum {
     WEFT__RING = 256,
+    WEFT__MOST_PROCS = 1024,
     WEFT__PICKS = 16,       /* direct picks between two looks from g0 */
     WEFT__GFREE_CHAIN = 64, /* dead Gs that move together between a P and the runtime */
     WEFT__GLOBAL_EVERY = 61,
@@ -240,6 +243,16 @@ WEFT__ALWAYS_INLINE void weft__count(_Atomic uint64_t *c, uint64_t n) {
     atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n,
                           memory_order_release);
 }
+
+/* weft__p.change but 0 */
+enum weft__p_change { WEFT__P_RETIRE = 1, WEFT__P_SOLO, WEFT__P_SHARED };
+
+/* In which orders all Ps may be visited: for as many Ps as there were records when it was made. */
+typedef struct weft__order {
+    struct weft__order *older;
+    uint32_t n, nstrides;
+    uint32_t strides[]; /* the numbers coprime to n */
+} weft__order;
 
 struct weft__p {
     /* the holder's line */
@@ -268,9 +281,12 @@ struct weft__p {
     _Atomic uint32_t head __attribute__((aligned(WEFT__LINE))); /* taken from by compare-and-swap */
     _Atomic(weft__g *) ring[WEFT__RING];
 
-    bool solo; /* the runtime has one P: nobody steals here, and taking needs no locked operation */
-    weft__p *link;        /* idle list, maker's list; under sched.lock */
-    uint32_t *seen_ticks; /* of every other P, at the holder's last try to steal its runnext */
+    _Atomic bool solo; /* the runtime has one P: nobody steals here, and taking needs no locked
+        operation. Written by the holder, or by who has it in his hands; others only look */
+    _Atomic uint8_t change; /* enum weft__p_change: asked of whoever has it. resize.c */
+    bool gone;              /* in no list, run by nobody; under sched.lock */
+    weft__p *link;          /* idle list, maker's list; under sched.lock */
+    uint32_t *seen_ticks;   /* of every other P, at the holder's last try to steal its runnext */
     bool make_spinning;   /* in the maker's list: the M to be made begins as a spinner */
     weft__pstats stats;
 } __attribute__((aligned(WEFT__LINE)));
@@ -337,10 +353,11 @@ struct weft__m {
 struct weft_runtime {
     weft_config cfg; /* a copy; name points to `name` */
     char name[16];
-    int nprocs;
-    uint32_t *strides; /* the numbers coprime to nprocs: orders to visit all Ps in */
-    uint32_t nstrides;
-    weft__p **ps;
+    _Atomic int nprocs; /* Ps that run Gs: ps[0] to ps[nprocs - 1]. Changed by resize.c alone */
+    _Atomic int nps;    /* records of Ps: only grows. What looks at all Ps looks at these */
+    weft__p **ps;       /* room for WEFT__MOST_PROCS */
+    _Atomic(weft__order *) order;
+    int default_procs; /* what WEFT_PROCS asked for; 0: count the CPUs */
     weft__tset *tset; /* of adders without a P; owned by nobody, in every scan */
     weft__stacks *stacks;
     weft__poller *poller;
@@ -383,6 +400,11 @@ struct weft_runtime {
     void (*_Atomic net_event)(weft__r *r, uint64_t tag, unsigned events, weft__glist *ready);
     void (*_Atomic net_stop)(weft__r *r);
     _Atomic bool net_closed; /* no descriptor is taken any more */
+
+    weft__lock resize_lock;
+    struct weft__resize_request *resize_q; /* resize_lock: who waits in weft_set_procs */
+    struct weft__resize_request *resize;   /* sysmon's: the one under way */
+    _Atomic uint32_t resizes;              /* of both */
 
     _Atomic uint32_t sysmon_sleep
         __attribute__((aligned(WEFT__LINE))); /* enum weft__sysmon_sleep; seldom written */
@@ -520,10 +542,24 @@ WEFT__ALWAYS_INLINE void weft__runqput_next(weft__m *m, weft__p *p, weft__g *g) 
         weft__runqput(p, old);
         m->owed |= WEFT__OWED_WORK & atomic_load_explicit(&p->owes, memory_order_relaxed);
     }
-    if (p->solo) {
+    if (atomic_load_explicit(&p->solo, memory_order_relaxed)) {
         weft__fence_light(); /* with one P there is nobody to wake, but perhaps sysmon: see there */
     }
     m->owed |= WEFT__OWED_NEXT & atomic_load_explicit(&p->owes, memory_order_relaxed);
+}
+
+/* ---- how many Ps (resize.c) ---------------------------------------------------------------------- */
+WEFT__ALWAYS_INLINE int weft__nprocs(weft__r *r) {
+    return atomic_load_explicit(&r->nprocs, memory_order_relaxed);
+}
+WEFT__ALWAYS_INLINE int weft__nps(weft__r *r) {
+    return atomic_load_explicit(&r->nps, memory_order_acquire);
+}
+WEFT__ALWAYS_INLINE bool weft__solo(weft__p *p) {
+    return atomic_load_explicit(&p->solo, memory_order_relaxed);
+}
+WEFT__ALWAYS_INLINE uint8_t weft__change_of(weft__p *p) {
+    return atomic_load_explicit(&p->change, memory_order_acquire);
 }
 
 /* ---- finding work, idle and wake (proc.c) ------------------------------------------------------ */
@@ -571,6 +607,7 @@ void weft__g_exit(weft__m *m, int result) WEFT__NORETURN;
 int weft__g_start_copy(weft__m *m, weft__r *r, weft_fn fn, const void *arg, size_t bytes,
                        const void *site);
 void weft__gfree_rotate(weft__p *p);
+void weft__gfree_give(weft__p *p); /* all of its cache goes to the runtime */
 void weft__g_reap(weft__m *m, weft__g *g); /* the far side's part of an end */
 void weft__each_g(weft__r *r, void (*fn)(weft__g *g, void *arg), void *arg);
 void weft__g_free_all(weft__r *r); /* names and fibers, before the stacks go */
@@ -693,6 +730,20 @@ void weft__lower(weft__m *m);                     /* in the scheduler: whatever 
 bool weft__retake(weft__r *r, weft__p *p, weft__m *m); /* REVOKE is up, fence crossed: is p ours? */
 void weft__handoffp(weft__r *r, weft__p *p); /* p, in the caller's hands, goes to who runs it */
 void weft__handoff_now(weft__m *m);          /* this M, inside, gives its P away and goes on */
+/* proc.c and resize.c: how many Ps */
+enum weft__p_was { WEFT__P_ELSEWHERE, WEFT__P_WAS_IDLE, WEFT__P_WAITED };
+enum weft__p_was weft__p_fetch(weft__r *r, weft__p *p); /* lock held: into the caller's hands */
+void weft__p_retires(weft__r *r, weft__p *p); /* lock held; in the caller's hands, queue empty */
+int weft__default_procs(weft__r *r);
+weft__p *weft__p_new(weft__r *r); /* NULL: no memory */
+void weft__p_free(weft__p *p);
+weft__order *weft__order_new(uint32_t n);
+void weft__order_free(weft__order *o); /* and all older ones */
+void weft__p_heed(weft__m *m);         /* m's P is to change */
+void weft__p_changes(weft__p *p);      /* in the caller's hands: all but RETIRE is done */
+void weft__p_set_aside(weft__p *p);    /* in the caller's hands: RETIRE */
+bool weft__resize_step(weft__r *r);    /* by sysmon. True: one is under way */
+int64_t weft__timers_of(weft__r *r, weft__p *p); /* the earliest time that p is to look after */
 int weft__maker_start(weft__r *r);
 void weft__maker_stop(weft__r *r); /* and joins it; no M is made any more */
 weft__m *weft__m_new(weft__r *r);

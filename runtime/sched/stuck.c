@@ -25,7 +25,8 @@ static bool something_may_come(weft__r *r) {
         weft__tset_min(r->tset) != INT64_MAX) {
         return true;
     }
-    for (int i = 0; i < r->nprocs; i++) {
+    int nps = weft__nps(r);
+    for (int i = 0; i < nps; i++) {
         weft__p *p = r->ps[i];
         if (weft__tset_min(p->tset) != INT64_MAX || weft__runq_has_ring(p) ||
             atomic_load(&p->runnext) != NULL || atomic_load(&p->offered) != NULL) {

@@ -34,7 +34,8 @@
 
 static const int64_t SHORT = 300 * WEFT_MICROSECOND, LONG = 10 * WEFT_MILLISECOND,
                      STILL = 100 * WEFT_MICROSECOND, SLICE = 10 * WEFT_MILLISECOND,
-                     LATE = WEFT_MILLISECOND, KEEP_BUSY = 2 * WEFT_SECOND,
+                     LATE = WEFT_MILLISECOND, RESIZING = 50 * WEFT_MICROSECOND,
+                     KEEP_BUSY = 2 * WEFT_SECOND,
                      KEEP_IDLE = 300 * WEFT_MILLISECOND;
 enum { QUIET_ROUNDS = 8, IDLE_ROUNDS = 5 };
 
@@ -51,11 +52,15 @@ struct seen {
     int64_t last_cpu;
 };
 
+/* Touched only as far as there are Ps. */
+static const size_t SEEN_BYTES = WEFT__MOST_PROCS * sizeof(struct seen);
+
 struct sysmon {
     weft__r *r;
     struct seen *seen; /* one a P */
     bool suspect;      /* the last round found the watch empty */
     int64_t looked;    /* last_poll then */
+    int resizing;      /* rounds in a row in which the number of Ps was to change */
     int quiet;         /* short rounds in a row in which nothing waited */
     int idle;          /* long rounds in a row in which every P was idle */
     bool surplus;      /* there are more idle Ms than are kept */
@@ -101,7 +106,7 @@ static bool look_at_watch(struct sysmon *s) {
 
 static bool nothing_waits_for(weft__r *r, weft__p *p, int64_t now) {
     return !weft__runq_has_ring(p) && atomic_load(&p->offered) == NULL &&
-           atomic_load(&p->runnext) == NULL && weft__tset_min(p->tset) > now &&
+           atomic_load(&p->runnext) == NULL && weft__timers_of(r, p) > now &&
            (atomic_load(&r->npidle) != 0 || atomic_load(&r->nmspinning) != 0) &&
            (atomic_load(&r->polling) != 0 || !weft__poll_wanted(r));
 }
@@ -140,10 +145,14 @@ static enum weft__handoff judge(weft__r *r, weft__p *p, struct seen *k, weft__m 
 static void look_at_p(weft__r *r, weft__p *p, struct seen *k, int64_t now) {
     weft__m *m = atomic_load_explicit(&p->m, memory_order_acquire);
     uint32_t tick = atomic_load_explicit(&p->tick, memory_order_relaxed);
-    k->chosen = false;
-    if (m == NULL || m != k->m || tick != k->tick ||
+    bool wanted = m != NULL && weft__change_of(p) != 0; /* by weft_set_procs, at once */
+    k->chosen = wanted;
+    if (m == NULL || m != k->m || (tick != k->tick && !wanted) ||
         (k->raised && (atomic_load(&m->ticket) & WEFT__REVOKE) == 0)) { /* answered */
-        *k = (struct seen){.m = m, .tick = tick, .since = now, .cpu = -1};
+        *k = (struct seen){.m = m, .tick = tick, .since = now, .cpu = -1, .chosen = wanted};
+    }
+    if (wanted || k->since == now) {
+        k->why = WEFT__HANDOFF_NONE;
         return;
     }
     if (now - k->since < STILL) {
@@ -165,7 +174,8 @@ static void look_at_late(struct sysmon *s, int64_t now) {
     weft__r *r = s->r;
     struct seen *longest = NULL;
     bool late = weft__tset_min(r->tset) <= now - LATE, own = false;
-    for (int i = 0; i < r->nprocs; i++) {
+    int nps = weft__nps(r);
+    for (int i = 0; i < nps; i++) {
         struct seen *k = &s->seen[i];
         bool mine = weft__tset_min(r->ps[i]->tset) <= now - LATE;
         late |= mine;
@@ -198,7 +208,7 @@ static void order_spare(weft__r *r) {
     weft__lock_take(&r->lock);
     int strays = (int)atomic_load(&r->nstrays);
     bool order = r->midle == NULL && r->make_count == 0 && !r->make_stop &&
-                 (int)r->nm - strays <= r->nprocs && (int)r->nm < r->cfg.max_threads;
+                 (int)r->nm - strays <= weft__nprocs(r) && (int)r->nm < r->cfg.max_threads;
     if (order) {
         r->nm++;
         r->make_count++;
@@ -214,9 +224,11 @@ static void take(weft__r *r, weft__p *p, struct seen *k) {
         k->raised = true;
         return;
     }
-    atomic_fetch_add_explicit(k->why == WEFT__HANDOFF_BLOCKED ? &r->handoff_blocked
-                                                              : &r->handoff_computing,
-                              1, memory_order_relaxed);
+    if (k->why != WEFT__HANDOFF_NONE) {
+        atomic_fetch_add_explicit(k->why == WEFT__HANDOFF_BLOCKED ? &r->handoff_blocked
+                                                                  : &r->handoff_computing,
+                                  1, memory_order_relaxed);
+    }
     k->m = NULL;
     weft__handoffp(r, p);
 }
@@ -224,14 +236,15 @@ static void take(weft__r *r, weft__p *p, struct seen *k) {
 static void retake_chosen(struct sysmon *s) {
     weft__r *r = s->r;
     bool any = false, fence = false;
-    for (int i = 0; i < r->nprocs; i++) {
+    int nps = weft__nps(r);
+    for (int i = 0; i < nps; i++) {
         any |= s->seen[i].chosen;
     }
     if (!any) {
         return;
     }
     atomic_store(&r->retaking, 1); /* H5 */
-    for (int i = 0; i < r->nprocs; i++) {
+    for (int i = 0; i < nps; i++) {
         struct seen *k = &s->seen[i];
         if (k->chosen && !k->raised) {
             atomic_fetch_or(&k->m->ticket, WEFT__REVOKE);
@@ -244,7 +257,7 @@ static void retake_chosen(struct sysmon *s) {
     if (fence) {
         weft__fence_heavy();
     }
-    for (int i = 0; i < r->nprocs; i++) {
+    for (int i = 0; i < nps; i++) {
         if (s->seen[i].chosen) {
             take(r, r->ps[i], &s->seen[i]);
         }
@@ -256,7 +269,8 @@ static void retake_chosen(struct sysmon *s) {
 static bool look_at_ps(struct sysmon *s, int64_t now) {
     weft__r *r = s->r;
     bool still = false;
-    for (int i = 0; i < r->nprocs; i++) {
+    int nps = weft__nps(r);
+    for (int i = 0; i < nps; i++) {
         look_at_p(r, r->ps[i], &s->seen[i], now);
         still |= s->seen[i].m != NULL && now - s->seen[i].since >= STILL;
     }
@@ -302,7 +316,7 @@ static void trim(struct sysmon *s, int64_t now) {
     }
     s->trimmed = now;
     weft__lock_take(&r->lock);
-    uint32_t keep = (uint32_t)r->nprocs + 1;
+    uint32_t keep = (uint32_t)weft__nprocs(r) + 1;
     uint32_t surplus = r->nmidle > keep ? r->nmidle - keep : 0;
     s->surplus = surplus > 0;
     s->spared = surplus < s->spared ? surplus : s->spared;
@@ -321,20 +335,21 @@ static void trim(struct sysmon *s, int64_t now) {
 
 /* ---- sleeping ---------------------------------------------------------------------------------- */
 
-static bool all_idle(weft__r *r) { return atomic_load(&r->npidle) == (uint32_t)r->nprocs; }
+static bool all_idle(weft__r *r) {
+    return atomic_load(&r->npidle) == (uint32_t)weft__nprocs(r);
+}
 
 static void set_owes(weft__r *r, uint8_t owes) {
-    for (int i = 0; i < r->nprocs; i++) {
-        if (r->ps[i]->solo) {
-            atomic_store_explicit(&r->ps[i]->owes, owes, memory_order_relaxed);
-        }
+    if (weft__solo(r->ps[0])) {
+        atomic_store_explicit(&r->ps[0]->owes, owes, memory_order_relaxed);
     }
 }
 
 /* The first time at which a timer of a P that is not idle would be late. */
 static int64_t first_late(weft__r *r) {
     int64_t first = weft__tset_min(r->tset);
-    for (int i = 0; i < r->nprocs; i++) {
+    int nps = weft__nps(r);
+    for (int i = 0; i < nps; i++) {
         int64_t min = weft__tset_min(r->ps[i]->tset);
         first = min < first ? min : first;
     }
@@ -342,7 +357,8 @@ static int64_t first_late(weft__r *r) {
 }
 
 static bool work_or_watch(weft__r *r) {
-    return weft__work_waits(r) || (atomic_load(&r->npidle) != 0 && weft__watch_empty(r));
+    return atomic_load(&r->resizes) != 0 || weft__work_waits(r) ||
+           (atomic_load(&r->npidle) != 0 && weft__watch_empty(r));
 }
 
 static void sleep_long(weft__r *r, int64_t now) {
@@ -361,7 +377,7 @@ static void sleep_long(weft__r *r, int64_t now) {
 static void sleep_for_ever(weft__r *r) {
     atomic_store(&r->sysmon_sleep, WEFT__SYSMON_FOR_EVER);
     weft__lock_take(&r->lock); /* who parks behind it sees FOR_EVER */
-    bool surplus = r->nmidle > (uint32_t)r->nprocs + 1;
+    bool surplus = r->nmidle > (uint32_t)weft__nprocs(r) + 1;
     weft__lock_drop(&r->lock);
     weft__fence_full();
     if (all_idle(r) && !surplus && !work_or_watch(r) && !atomic_load(&r->sysmon_stop)) {
@@ -370,10 +386,19 @@ static void sleep_for_ever(weft__r *r) {
     atomic_store(&r->sysmon_sleep, WEFT__SYSMON_SHORT);
 }
 
+static void nap_short(weft__r *r, int64_t until) {
+    if (!atomic_load(&r->sysmon_stop)) {
+        weft__note_sleep_until(&r->sysmon_note, until);
+    }
+}
+
 static void sleep_a_while(struct sysmon *s, bool calm, int64_t now) {
     weft__r *r = s->r;
     weft__note_clear(&r->sysmon_note);
-    weft__fence_full(); /* cleared before `sysmon_stop` is read */
+    weft__fence_full(); /* cleared before `sysmon_stop` and `resizes` are read */
+    if (atomic_load(&r->resizes) != 0) {
+        return;
+    }
     s->quiet = calm ? s->quiet + 1 : 0;
     s->idle = calm && all_idle(r) ? s->idle + 1 : 0;
     if (s->idle == 1) { /* what was needed while there was work is looked at anew */
@@ -381,9 +406,7 @@ static void sleep_a_while(struct sysmon *s, bool calm, int64_t now) {
         s->spared_since = now;
     }
     if (s->quiet < QUIET_ROUNDS) {
-        if (!atomic_load(&r->sysmon_stop)) {
-            weft__note_sleep_until(&r->sysmon_note, now + SHORT);
-        }
+        nap_short(r, now + SHORT);
     } else if (s->idle >= IDLE_ROUNDS + QUIET_ROUNDS && !s->surplus) {
         sleep_for_ever(r);
         s->idle = 0;
@@ -402,31 +425,43 @@ static void *body(void *arg) {
     while (!atomic_load(&r->sysmon_stop)) {
         int64_t now = weft__clock_now();
         bool calm = look_at_watch(s);
+        bool resizing = weft__resize_step(r);
         if ((r->cfg.flags & WEFT_EXCLUSIVE) == 0) {
             look_at_ps(s, now);
         }
+        if (resizing && !weft__resize_step(r)) {
+            continue; /* done, by what was taken in this round */
+        }
         trim(s, now);
-        calm = calm && !weft__work_waits(r);
-        sleep_a_while(s, calm, now);
+        calm = calm && !resizing && !weft__work_waits(r);
+        s->resizing = resizing ? s->resizing + 1 : 0;
+        if (resizing) {
+            weft__note_clear(&r->sysmon_note);
+            nap_short(r, now + (s->resizing < 40 ? RESIZING : SHORT));
+        } else {
+            sleep_a_while(s, calm, now);
+        }
     }
-    weft__mem_free(s->seen, (size_t)r->nprocs * sizeof *s->seen);
+    weft__pages_unmap(s->seen, SEEN_BYTES);
     weft__mem_free(s, sizeof *s);
     return NULL;
 }
 
 int weft__sysmon_start(weft__r *r) {
     struct sysmon *s = weft__mem_zalloc(sizeof *s);
-    struct seen *seen = weft__mem_zalloc((size_t)r->nprocs * sizeof *seen);
+    struct seen *seen = weft__pages_map(SEEN_BYTES);
     if (s == NULL || seen == NULL) {
         weft__mem_free(s, sizeof *s);
-        weft__mem_free(seen, (size_t)r->nprocs * sizeof *seen);
+        if (seen != NULL) {
+            weft__pages_unmap(seen, SEEN_BYTES);
+        }
         return -ENOMEM;
     }
     s->r = r;
     s->seen = seen;
     int err = weft__thread_start(&r->sysmon, r->name, body, s);
     if (err != 0) {
-        weft__mem_free(seen, (size_t)r->nprocs * sizeof *seen);
+        weft__pages_unmap(seen, SEEN_BYTES);
         weft__mem_free(s, sizeof *s);
     }
     return err;

@@ -377,7 +377,8 @@ static int64_t next_of(weft__tset *ts, int64_t upto) {
 
 int64_t weft__timers_next(weft__r *r) {
     int64_t when = next_of(r->tset, INT64_MAX);
-    for (int i = 0; i < r->nprocs; i++) {
+    int nps = weft__nps(r);
+    for (int i = 0; i < nps; i++) {
         when = next_of(r->ps[i]->tset, when);
     }
     return when;

@@ -134,7 +134,7 @@ static int park_once(weft__m **pm, struct mutex *mx, struct turn *t, bool front,
 
 /* A short while of watching pays: the holder most often runs and lets go soon. */
 static bool spin(weft__m *m, struct mutex *mx) {
-    if (m->r == NULL || m->r->nprocs == 1) {
+    if (m->r == NULL || weft__nprocs(m->r) == 1) {
         return false;
     }
     for (int round = 0; round < 4; round++) {

@@ -354,13 +354,13 @@ TEST(runq, orders_of_stealing_visit_everybody_once) {
         for (int i = 1; i <= procs; i++) {
             coprime += common(i, procs) == 1;
         }
-        CHECK_EQ(rt->nstrides, coprime);
-        for (uint32_t s = 0; s < rt->nstrides; s++) {
+        CHECK_EQ(rt->order->nstrides, coprime);
+        for (uint32_t s = 0; s < rt->order->nstrides; s++) {
             bool seen[40] = {false};
             for (int i = 0, at = procs / 2; i < procs; i++) {
                 CHECK(!seen[at]);
                 seen[at] = true;
-                at = (at + (int)rt->strides[s]) % procs;
+                at = (at + (int)rt->order->strides[s]) % procs;
             }
         }
         CHECK_EQ(weft_stop(rt, -1), 0);
