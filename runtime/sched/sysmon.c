@@ -145,7 +145,8 @@ static enum weft__handoff judge(weft__r *r, weft__p *p, struct seen *k, weft__m 
 static void look_at_p(weft__r *r, weft__p *p, struct seen *k, int64_t now) {
     weft__m *m = atomic_load_explicit(&p->m, memory_order_acquire);
     uint32_t tick = atomic_load_explicit(&p->tick, memory_order_relaxed);
-    bool wanted = m != NULL && weft__change_of(p) != 0; /* by weft_set_procs, at once */
+    uint8_t change = weft__change_of(p); /* asked for by weft_set_procs, which waits for it */
+    bool wanted = m != NULL && (change == WEFT__P_RETIRE || change == WEFT__P_SHARED);
     k->chosen = wanted;
     if (m == NULL || m != k->m || (tick != k->tick && !wanted) ||
         (k->raised && (atomic_load(&m->ticket) & WEFT__REVOKE) == 0)) { /* answered */

@@ -1,6 +1,6 @@
 /* stress/handoff.c: green threads that block and compute without telling anybody, between channels,
- * sleeps and locks, at 1, 2 and 4 Ps, with runtimes that are stopped meanwhile. Exact books: no green
- * thread is lost, each value that was sent arrives once, nobody is in a lock's section with another.
+ * sleeps and locks, at 1, 2 and 4 Ps, with runtimes that are stopped meanwhile, and in some rounds with
+ * the number of Ps changed all the time. Exact books: no green thread is lost, each value that was sent arrives once, nobody is in a lock's section with another.
  */
 #include "stress.h"
 
@@ -218,6 +218,34 @@ static void close_scene(struct scene *s) {
     }
 }
 
+/* A plain thread that changes the number of Ps until it is told to end. */
+struct resizer {
+    weft_runtime *rt;
+    uint64_t seed;
+    int most;
+    atomic_bool over;
+    pthread_t thread;
+};
+
+static void *resize_body(void *arg) {
+    struct resizer *z = arg;
+    while (!atomic_load(&z->over)) {
+        CHECK_EQ(weft_set_procs(z->rt, 1 + (int)(chance(&z->seed) % (unsigned)z->most)), 0);
+        plain_sleep(1000 * (int64_t)(chance(&z->seed) % 3000));
+    }
+    return NULL;
+}
+
+static void resizer_begin(struct resizer *z, weft_runtime *rt, int most, uint64_t *seed) {
+    *z = (struct resizer){.rt = rt, .seed = chance_seed(chance(seed)), .most = most};
+    CHECK_EQ(pthread_create(&z->thread, NULL, resize_body, z), 0);
+}
+
+static void resizer_end(struct resizer *z) {
+    atomic_store(&z->over, true);
+    pthread_join(z->thread, NULL);
+}
+
 /* Lets all come to their end, or stops them in the middle. */
 static void one_round(int procs, uint64_t *seed) {
     static struct scene s;
@@ -230,6 +258,11 @@ static void one_round(int procs, uint64_t *seed) {
     CHECK_EQ(weft_start(&rt, &c), 0);
     atomic_store(&watchdog.rt[0], rt);
     CHECK_EQ(weft_submit(rt, start_all, &s), 0);
+    struct resizer z;
+    bool resized = chance(seed) % 3 == 0;
+    if (resized) {
+        resizer_begin(&z, rt, procs + 3, seed);
+    }
     if (in_the_middle) {
         plain_sleep(1000 * (int64_t)(chance(seed) % 60000));
     } else {
@@ -240,6 +273,9 @@ static void one_round(int procs, uint64_t *seed) {
         while (atomic_load(&s.ended) < PRODUCERS + WORKERS + CONSUMERS) {
             plain_sleep(200 * 1000);
         }
+    }
+    if (resized) {
+        resizer_end(&z);
     }
     atomic_store(&watchdog.rt[0], NULL);
     /* Who computes sees no stop: it ends with its steps. */

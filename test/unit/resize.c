@@ -261,6 +261,75 @@ TEST(resize, exclusive_waits_for_a_yield) {
     CHECK_EQ(weft_stop(rt, -1), 0);
 }
 
+/* ---- timers of Ps that have gone ------------------------------------------------------------------- */
+
+enum { A_P = 50 };
+
+static atomic_int fired;
+
+static int fire(void *arg) {
+    (void)arg;
+    atomic_fetch_add(&fired, 1);
+    return 0;
+}
+
+/* One on each of four Ps: none parks before all have come. */
+static int arms(void *arg) {
+    (void)arg;
+    atomic_fetch_add(&running, 1);
+    while (atomic_load(&running) < 4) {
+    }
+    for (int i = 0; i < A_P; i++) {
+        CHECK_EQ(weft_after_func(NULL, (20 + i) * WEFT_MILLISECOND, fire, NULL, NULL), 0);
+    }
+    atomic_fetch_add(&ended, 1);
+    return 0;
+}
+
+/* How many Ps that have gone hold some of them. Who computed for long before it armed has none. */
+static int arm_and_shrink(weft__r *r) {
+    CHECK_EQ(weft_set_procs(NULL, 4), 0);
+    atomic_store(&running, 0);
+    atomic_store(&ended, 0);
+    atomic_store(&fired, 0);
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ(weft_go(arms, NULL), 0);
+    }
+    while (atomic_load(&ended) < 4) {
+        weft_yield();
+    }
+    CHECK_EQ(weft_set_procs(NULL, 1), 0);
+    int gone = 0;
+    for (int i = 1; i < 4; i++) {
+        gone += weft__tset_min(r->ps[i]->tset) != INT64_MAX;
+    }
+    return gone;
+}
+
+static int timers_stay(void *arg) {
+    bool busy = *(bool *)arg;
+    int gone;
+    do {
+        gone = arm_and_shrink(weft_current());
+        while (atomic_load(&fired) < 4 * A_P) {
+            if (busy) {
+                weft_yield();
+            } else {
+                CHECK_EQ(weft_sleep(100 * WEFT_MILLISECOND), 0);
+            }
+        }
+    } while (gone == 0);
+    return 0;
+}
+
+TEST(resize, timers_of_ps_that_have_gone_fire) {
+    weft_config c = config_of(4);
+    CHECK_EQ(weft_run(timers_stay, &(bool){true}, &c, NULL), 0);
+    CHECK_EQ(weft_run(timers_stay, &(bool){false}, &c, NULL), 0);
+}
+
+/* ---- the dead --------------------------------------------------------------------------------------- */
+
 /* A program that is dead is seen with any number of Ps. */
 static int dead(void *arg) {
     CHECK_EQ(weft_set_procs(NULL, *(int *)arg), 0);

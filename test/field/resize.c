@@ -1,0 +1,186 @@
+/* field/resize.c: the number of Ps changes. Case C03 (tickers come with their room: here each green
+   thread sleeps to its own next time, hence C03a), and 1000 changes beside hogs with flat books. */
+#include "field/field.h"
+
+#include <limits.h>
+#include <pthread.h>
+
+/* ---- C03a: fewer Ps keep every timer ------------------------------------------------------------- */
+
+enum { C03_GS = 64 };
+
+static atomic_long ticks[C03_GS];
+static atomic_bool c03_stop;
+static atomic_int c03_ended;
+
+static int tick(void *arg) {
+    atomic_long *count = arg;
+    weft_time next = weft_now();
+    while (!atomic_load(&c03_stop)) {
+        next = weft_time_add(next, 20 * MS);
+        CHECK_EQ(weft_sleep_until(next), 0);
+        atomic_fetch_add(count, 1);
+    }
+    atomic_fetch_add(&c03_ended, 1);
+    return 0;
+}
+
+static atomic_long fired;
+
+static int fire(void *arg) {
+    (void)arg;
+    atomic_fetch_add(&fired, 1);
+    return 0;
+}
+
+/* Timers that nobody arms again: they stay in the heap of the P that goes. */
+static int arm_and_leave(void *arg) {
+    (void)arg;
+    for (int i = 0; i < 50; i++) {
+        CHECK_EQ(weft_after_func(NULL, 200 * MS + i * MS, fire, NULL, NULL), 0);
+    }
+    return 0;
+}
+
+static int keep_timers(void *arg) {
+    (void)arg;
+    CHECK_EQ(weft_set_procs(NULL, 4), 0);
+    for (int i = 0; i < C03_GS; i++) {
+        CHECK_EQ(weft_go(tick, &ticks[i]), 0);
+    }
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQ(weft_go(arm_and_leave, NULL), 0);
+    }
+    for (int k = 0; k < 100; k++) {
+        CHECK_EQ(weft_set_procs(NULL, 1 + k % 4), 0);
+        CHECK_EQ(weft_sleep(5 * MS), 0);
+    }
+    CHECK_EQ(atomic_load(&fired), 1000);
+    long before[C03_GS];
+    for (int i = 0; i < C03_GS; i++) {
+        before[i] = atomic_load(&ticks[i]);
+    }
+    int64_t start = now();
+    CHECK_EQ(weft_sleep(SEC), 0);
+    long most_ticks = 0, least_ticks = LONG_MAX;
+    for (int i = 0; i < C03_GS; i++) {
+        long grown = atomic_load(&ticks[i]) - before[i];
+        most_ticks = grown > most_ticks ? grown : most_ticks;
+        least_ticks = grown < least_ticks ? grown : least_ticks;
+    }
+    double took = (double)(now() - start) / SEC;
+    printf("C03a: %ld to %ld ticks in %.3f s\n", least_ticks, most_ticks, took);
+    CHECK_GE(least_ticks, 40);
+    CHECK_LE(most_ticks, (long)(51 * took) + 1);
+    atomic_store(&c03_stop, true);
+    while (atomic_load(&c03_ended) < C03_GS) {
+        CHECK_EQ(weft_sleep(MS), 0);
+    }
+    return 0;
+}
+
+TEST_IN(field, C03a, 60) { run_at(2, keep_timers, NULL); }
+
+/* ---- 1000 changes, a hog on each P ----------------------------------------------------------------- */
+
+enum { CHANGES = 1000 };
+
+static int most_ps;
+
+static atomic_bool hogs_stop;
+static atomic_int hogs_ended;
+
+/* Computes without a call for longer than a change may take, then parks once. */
+static int hog(void *arg) {
+    (void)arg;
+    while (!atomic_load(&hogs_stop)) {
+        busy(30 * MS);
+        weft_yield();
+    }
+    atomic_fetch_add(&hogs_ended, 1);
+    return 0;
+}
+
+static int passes(void *arg) {
+    weft_chan **c = arg;
+    int v;
+    while (weft_chan_recv(c[0], &v) == 0) {
+        v++;
+        CHECK_EQ(weft_chan_send(c[1], &v), 0);
+    }
+    weft_chan_close(c[1]);
+    return 0;
+}
+
+static int sources(void *arg) {
+    weft_chan **c = arg;
+    int v = 0;
+    for (int i = 0; !atomic_load(&hogs_stop); i++) {
+        CHECK_EQ(weft_chan_send(c[0], &i), 0);
+        CHECK_EQ(weft_chan_recv(c[1], &v), 0);
+        CHECK_EQ(v, i + 1);
+        CHECK_EQ(weft_sleep(100 * US), 0);
+    }
+    weft_chan_close(c[0]);
+    atomic_fetch_add(&hogs_ended, 1);
+    return 0;
+}
+
+static void *changes(void *arg) {
+    weft_runtime *rt = arg;
+    static int64_t took[CHANGES];
+    for (int i = 0; i < CHANGES; i++) {
+        int64_t start = now();
+        CHECK_EQ(weft_set_procs(rt, 1 + (i * 3 + i / 7) % most_ps), 0);
+        took[i] = now() - start;
+        thread_sleep(200 * US);
+    }
+    qsort(took, CHANGES, sizeof took[0], compare_ns);
+    printf("resize: p50 %.0f us, p99 %.0f us, at most %.0f us\n", (double)took[CHANGES / 2] / US,
+           (double)took[CHANGES * 99 / 100] / US, (double)took[CHANGES - 1] / US);
+    if (most_ps > sysconf(_SC_NPROCESSORS_ONLN)) {
+        return NULL; /* there the system decides how long a hog keeps its CPU */
+    }
+    test_clock(within(took[CHANGES * 99 / 100], 2 * MS),
+               "p99 of a change %.0f us, bound 2000", (double)took[CHANGES * 99 / 100] / US);
+    return NULL;
+}
+
+static int beside_hogs(void *arg) {
+    static weft_chan *c[2];
+    (void)arg;
+    WEFT_MUST(weft_chan_new(&c[0], sizeof(int), 0));
+    WEFT_MUST(weft_chan_new(&c[1], sizeof(int), 0));
+    for (int i = 0; i < most_ps; i++) {
+        CHECK_EQ(weft_go(hog, NULL), 0);
+    }
+    CHECK_EQ(weft_go(passes, c), 0);
+    CHECK_EQ(weft_go(sources, c), 0);
+    CHECK_EQ(weft_sleep(100 * MS), 0);
+    pthread_t t;
+    CHECK_EQ(pthread_create(&t, NULL, changes, weft_current()), 0);
+    pthread_join(t, NULL);
+    atomic_store(&hogs_stop, true);
+    while (atomic_load(&hogs_ended) < most_ps + 1) {
+        CHECK_EQ(weft_sleep(MS), 0);
+    }
+    CHECK_EQ(weft_set_procs(NULL, most_ps), 0);
+    CHECK_EQ(weft_sleep(4 * SEC), 0); /* surplus threads end after 2 s */
+    int threads = nthr(), files = nfd();
+    printf("resize: %d threads, %d descriptors at the end\n", threads, files);
+    CHECK_LE(threads, *(int *)arg + most_ps + 1 + 2); /* Ps, a spare, maker and sysmon */
+    weft_chan_unref(c[0]);
+    weft_chan_unref(c[1]);
+    return 0;
+}
+
+static void change_beside_hogs(int procs) {
+    int threads = nthr();
+    int files = nfd();
+    most_ps = procs;
+    run_at(procs, beside_hogs, &threads);
+    CHECK_EQ(nfd(), files);
+}
+
+TEST_IN(field, resize_beside_hogs_2, 120) { change_beside_hogs(2); }
+TEST_IN(field, resize_beside_hogs_4, 120) { change_beside_hogs(4); }
