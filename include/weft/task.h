@@ -23,6 +23,14 @@ WEFT_API void weft_set_name(const char *fmt, ...) WEFT_PRINTF(1, 2);
 
 /* A green thread may call any C for as long as it likes: a thread that blocks or computes loses its P to
    another within 1 ms or 11 ms. These two say it beforehand, and save that time. They need not pair. */
+/* From the first lock to the last unlock the caller stays on its thread, and nobody else runs there: for
+   what belongs to threads (graphics contexts, namespaces, masks, names). Its waits and wakes cost two
+   thread switches each. Who ends while locked takes the thread along, so that nobody meets what it left
+   there; the thread of weft_run then runs nothing more. Such threads do not count for max_threads. A
+   green thread locked to the thread of weft_run is waited for by it, past stop_limit too. On a plain
+   thread, and for an unlock too many, nothing happens */
+WEFT_API void weft_lock_thread(void);   /* - any: nests */
+WEFT_API void weft_unlock_thread(void); /* - any */
 WEFT_API void weft_block_begin(void); /* - any: hint: the next call blocks, hand the P off now */
 WEFT_API void weft_block_end(void);   /* P any: takes a P again, as any call that may park would */
 

@@ -129,7 +129,8 @@ WEFT__COLD weft__m *weft__enter_slow(weft__m *m, bool may_park) {
     if ((atomic_load_explicit(&m->ticket, memory_order_relaxed) & WEFT__PEACE) == 0) {
         return enter_forked();
     }
-    if (atomic_load_explicit(&m->incall, memory_order_relaxed) > 1) {
+    if (atomic_load_explicit(&m->incall, memory_order_relaxed) > 1 ||
+        atomic_load_explicit(&m->ticket, memory_order_relaxed) == (WEFT__PEACE | WEFT__LOCKED)) {
         return m;
     }
     return weft__answer(m, may_park);

@@ -330,6 +330,9 @@ void weft__g_exit(weft__m *m, int result) {
         weft__main_ends(r, result, g->by_exit);
     }
     g->by_exit = false;
+    if (weft__unlikely(g->locked != 0)) {
+        weft__locked_ends(m, g);
+    }
     if (weft__unlikely(r->cfg.max_gs != 0)) {
         atomic_fetch_sub(&r->gcount, 1);
     }

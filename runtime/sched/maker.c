@@ -73,7 +73,7 @@ void weft__m_end(weft__m *m) {
     weft__ctx_fini(&m->g0.ctx);
 #endif
     weft__eh_end(m);
-    atomic_store_explicit(&m->incall, 0, memory_order_relaxed);
+    atomic_store_explicit(&m->incall, 0, memory_order_release); /* a retaker sees that it has no P */
     weft__m_set_self(NULL);
 }
 
@@ -218,15 +218,16 @@ void weft__ms_stop(weft__r *r) {
     weft__lock_take(&r->lock);
     for (weft__m *m = r->allm; m != NULL; m = m->all_link) {
         atomic_store(&m->exit, true);
+        m->parked = false;
+        atomic_store(&m->asleep, false);
     }
-    weft__m *idle = r->midle;
     r->midle = NULL;
     r->nmidle = 0;
     weft__lock_drop(&r->lock);
-    while (idle != NULL) {
-        weft__m *next = idle->idle_link;
-        weft__note_wake(&idle->note);
-        idle = next;
+    for (weft__m *m = r->allm; m != NULL; m = m->all_link) {
+        if (!m->joined) {
+            weft__note_wake(&m->note);
+        }
     }
     weft__poller_break(r->poller);
     for (weft__m *m = r->allm; m != NULL; m = m->all_link) {

@@ -31,7 +31,7 @@ static const int64_t RESCAN_FIRST = 2 * WEFT_MILLISECOND, RESCAN_LONGEST = 64 * 
 /* No M runs a G: one that is about to wait in the poller has none. */
 static bool all_parked(weft__r *r) {
     weft__lock_take(&r->lock);
-    uint32_t busy = r->nm - r->nmidle;
+    uint32_t busy = weft__busy_ms(r);
     bool parked =
         r->make_list == NULL && (busy == 0 || (busy == 1 && atomic_load(&r->polling) != 0));
     weft__lock_drop(&r->lock);

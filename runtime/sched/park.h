@@ -221,6 +221,10 @@ WEFT__ALWAYS_INLINE weft__g *weft__pick_direct(weft__m *m) {
     if (g == NULL) {
         return NULL;
     }
+    if (weft__unlikely(g->locked != 0)) {
+        m->aside = g;
+        return NULL;
+    }
     if (weft__likely(next_first)) {
         m->owed = 0; /* what was put next in line runs now */
     }

@@ -98,6 +98,7 @@ static bool to_idle_m(weft__r *r, weft__p *p, bool spinning) {
     m->parked = false;
     m->spinning = spinning;
     m->nextp = p;
+    atomic_store(&m->asleep, false);
     weft__lock_drop(&r->lock);
     weft__note_wake(&m->note);
     return true;
@@ -172,7 +173,7 @@ void weft__startm(weft__r *r, weft__p *p, bool spinning) {
     if (to_idle_m(r, p, spinning)) {
         return;
     }
-    if ((int)r->nm >= r->cfg.max_threads) {
+    if ((int)(r->nm - atomic_load(&r->nlocked)) >= r->cfg.max_threads) {
         weft__lock_drop(&r->lock);
         weft__flush_queue(p); /* a P that was taken from its thread has one */
         weft__lock_take(&r->lock);
@@ -698,7 +699,7 @@ void weft__flush_queue(weft__p *p) {
     weft__globq_put_list(p->r, &l);
 }
 
-static void drop_p(weft__m *m) {
+void weft__drop_p(weft__m *m) {
     atomic_store_explicit(&m->p->m, NULL, memory_order_relaxed);
     m->p = NULL;
     m->owed = 0;
@@ -716,7 +717,7 @@ void weft__releasep(weft__m *m) {
     weft__r *r = m->r;
     weft__p *p = m->p;
     weft__flush_queue(p);
-    drop_p(m);
+    weft__drop_p(m);
     weft__lock_take(&r->lock);
     weft__pidleput(r, p);
     weft__lock_drop(&r->lock);
@@ -767,6 +768,25 @@ static bool take_waiting_p(weft__m *m) {
     return true;
 }
 
+void weft__m_sleep(weft__m *m, weft__verdict v) {
+    weft__r *r = m->r;
+    while (atomic_load(&m->asleep)) {
+        if (v == WEFT__DEAD) {
+            weft__stuck_report(r);
+            v = WEFT__ALIVE;
+        }
+        if (v == WEFT__ALIVE) {
+            weft__note_sleep(&m->note);
+        } else if (!weft__note_sleep_until(&m->note, weft__clock_now() + LOOK_AGAIN)) {
+            weft__lock_take(&r->lock);
+            v = weft__checkdead(r); /* alive, too, once this M has been called for */
+            weft__lock_drop(&r->lock);
+        }
+        weft__note_clear(&m->note);
+        weft__fence_full(); /* cleared before `asleep` is read */
+    }
+}
+
 /* Step 9. Returns with a P, or without one if the M shall leave. */
 static void stopm(weft__m *m) {
     weft__r *r = m->r;
@@ -776,6 +796,7 @@ static void stopm(weft__m *m) {
         return;
     }
     m->parked = true;
+    atomic_store(&m->asleep, true);
     m->idle_link = r->midle;
     r->midle = m;
     r->nmidle++;
@@ -785,16 +806,7 @@ static void stopm(weft__m *m) {
     if (weft__unlikely(surplus)) {
         weft__sysmon_poke(r); /* it may sleep for ever, and has more to trim now */
     }
-    while (v == WEFT__UNSURE && !weft__note_sleep_until(&m->note, weft__clock_now() + LOOK_AGAIN)) {
-        weft__lock_take(&r->lock);
-        v = weft__checkdead(r); /* alive, too, once this M has been called for */
-        weft__lock_drop(&r->lock);
-    }
-    if (v == WEFT__DEAD) {
-        weft__stuck_report(r);
-    }
-    weft__note_sleep(&m->note);
-    weft__note_clear(&m->note);
+    weft__m_sleep(m, v);
     if (m->nextp != NULL) {
         weft__acquirep(m, m->nextp);
         m->nextp = NULL;
@@ -810,7 +822,7 @@ static void go_idle(weft__m *m) {
         return; /* step 4 finds it */
     }
     weft__p *p = m->p;
-    drop_p(m); /* nothing waits here: what was owed is looked at below */
+    weft__drop_p(m); /* nothing waits here: what was owed is looked at below */
     weft__pidleput(r, p);
     weft__lock_drop(&r->lock);
     retire_spinner(m);
@@ -892,20 +904,56 @@ static void settle(weft__m *m) {
     }
 }
 
+/* Something is up: a request, which is answered by being here; a G that is locked to this thread, which
+   alone may run here; or one that was and has ended. */
+WEFT__COLD static weft__g *next_with_ticket(weft__m *m) {
+    if ((atomic_load(&m->ticket) & WEFT__REVOKE) != 0) {
+        weft__lower(m);
+    }
+    if (m->locked != NULL) {
+        weft__locked_wait(m);
+        return m->p != NULL ? m->locked : NULL;
+    }
+    return m->tainted ? NULL : find_runnable(m);
+}
+
+/* What a direct pick has put aside runs on another thread, and goes before all else. */
+WEFT__COLD static weft__g *take_aside(weft__m *m) {
+    weft__g *g = m->aside;
+    m->aside = NULL;
+    return g;
+}
+
+static weft__g *next_g(weft__m *m) {
+    if (weft__unlikely(m->aside != NULL)) {
+        return take_aside(m);
+    }
+    if (weft__unlikely(atomic_load_explicit(&m->ticket, memory_order_relaxed) != WEFT__PEACE)) {
+        return next_with_ticket(m);
+    }
+    return find_runnable(m);
+}
+
 void weft__schedule(weft__m *m) {
     for (;;) {
-        if (weft__unlikely(atomic_load_explicit(&m->ticket, memory_order_relaxed) != WEFT__PEACE)) {
-            weft__lower(m);
-        }
-        weft__g *g = find_runnable(m);
+        weft__g *g = next_g(m);
         if (g == NULL) {
             break;
         }
         settle(m);
+#ifndef WEFT_CANARY_LOCKED_RUNS_ANYWHERE
+        if (weft__unlikely(g->locked != 0 && g->m != m)) {
+            weft__locked_hand(m, g);
+            continue;
+        }
+#endif
         weft__execute(m, g);
         m = weft__fiber_switch(&m->g0, &g->fiber, m, false);
         m->g = NULL;
         weft__commit(m);
+    }
+    if (weft__unlikely(m->tainted)) {
+        weft__tainted_ends(m);
     }
     if (m->p != NULL) {
         weft__releasep(m);

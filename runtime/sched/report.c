@@ -106,7 +106,7 @@ static void put_g(weft__g *g, void *arg) {
     }
     char who[128];
     weft__describe_g(g, who, sizeof who);
-    put(o, "%s: %s", who, states[status]);
+    put(o, "%s: %s%s", who, states[status], g->locked != 0 ? ", locked to its thread," : "");
     if (status == WEFT__G_WAITING) {
         put(o, " in %s", weft__reason_text[g->reason]);
         if (g->object != NULL) {

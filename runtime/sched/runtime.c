@@ -456,12 +456,14 @@ void weft__main_out(weft__r *r) {
         *at = m->idle_link;
         r->nmidle--;
         m->parked = false;
+        atomic_store(&m->asleep, false);
         wake = true;
     }
     weft__lock_drop(&r->lock);
     if (wake) {
         weft__note_wake(&m->note);
     } else {
+        weft__locked_rouse(m);
         weft__poller_break(r->poller);
     }
     weft__note_wake(&r->drained);
@@ -509,7 +511,9 @@ static int run_here(weft__r *r, weft_fn app, void *arg, const void *site) {
     }
     weft__serve(m);
     weft__m_end(m);
-    weft__m_gone(r);
+    if (!m->tainted) { /* then it has said so before */
+        weft__m_gone(r);
+    }
     if (has_sig) {
         weft__sigstack_teardown(&sig);
     }

@@ -139,7 +139,8 @@ struct weft__g {
     bool standin;
     bool timer_armed; /* the deadline of the present wait is in a heap */
     bool is_main;
-    bool by_exit; /* ended by weft_exit */
+    bool by_exit;    /* ended by weft_exit */
+    uint32_t locked; /* to its thread: how deep. locked.c */
     int exit_result;
 
     /* born, parked: one line */
@@ -156,7 +157,7 @@ struct weft__g {
     /* timed, named */
     weft__timer timer;  /* deadline or sleep */
     uint64_t timer_gen; /* the wait that it was armed for; guarded by the heap's lock */
-    weft__m *m;         /* a stand-in's M */
+    weft__m *m;         /* a stand-in's M, or that of the thread it is locked to */
     char *name;         /* 64 bytes of memory, or NULL */
     weft__stack stack;
     struct weft__locals *locals; /* NULL: none was set. local.c */
@@ -311,7 +312,8 @@ enum {
 /* weft__m.ticket: see handoff.c. */
 enum {
     WEFT__PEACE = 1, /* always up; 0: a forked child, whose copy of the word was wiped */
-    WEFT__REVOKE = 2 /* this M shall let its P go; stays up while it runs user code without one */
+    WEFT__REVOKE = 2, /* this M shall let its P go; stays up while it runs user code without one */
+    WEFT__LOCKED = 4  /* its G is locked to it: parks go by g0. No request */
 };
 
 struct weft__m {
@@ -338,7 +340,12 @@ struct weft__m {
     struct weft__attach *attach; /* a plain thread's: attach.c */
     bool main;                   /* the thread that called weft_run */
     _Atomic bool exit;           /* set before a wake: leave the scheduler */
-    bool parked;                 /* on the idle list */
+    bool parked;                 /* on the idle list; sched.lock */
+    bool waits_locked;           /* for the P of the G that is locked to it; sched.lock */
+    _Atomic bool asleep;         /* either; written under sched.lock, false before the wake */
+    bool tainted;                /* a G has ended while locked to it: it runs no other */
+    weft__g *locked;             /* the G that is locked to this thread */
+    weft__g *aside;              /* picked for a direct switch, but locked to its thread */
     long thread;
     pthread_t pthread;
     bool joined; /* its thread has ended; the record waits for another */
@@ -370,6 +377,7 @@ struct weft_runtime {
     weft__p *pidle;             /* lock */
     weft__m *midle;             /* lock */
     uint32_t nmidle;            /* lock */
+    uint32_t nmlocked;          /* lock: Ms that wait for the P of the G that is locked to them */
     uint32_t nm;                /* lock: Ms alive or ordered from the maker */
     weft__m *allm;              /* lock; never shrinks before the stop */
     weft__p *make_list;         /* lock: Ps that wait for any M to come */
@@ -431,6 +439,7 @@ struct weft_runtime {
     pthread_t sysmon;
     weft__note sysmon_note;
     _Atomic bool sysmon_stop;
+    _Atomic uint32_t nlocked;  /* Gs that are locked to their threads */
     _Atomic int32_t nstrays;   /* Ms in user code without a P */
     _Atomic uint32_t retaking; /* a P is in the hands of a retaker: the program is not dead */
     _Atomic uint64_t handoff_blocked, handoff_computing, handoff_hint, handoff_false;
@@ -563,6 +572,7 @@ WEFT__ALWAYS_INLINE uint8_t weft__change_of(weft__p *p) {
 }
 
 /* ---- finding work, idle and wake (proc.c) ------------------------------------------------------ */
+typedef enum weft__verdict { WEFT__ALIVE, WEFT__DEAD, WEFT__UNSURE } weft__verdict;
 void weft__schedule(
     weft__m *m); /* g0's loop; returns when the M shall leave the scheduler, without a P */
 void weft__wakep(weft__r *r, _Atomic uint64_t *cause);
@@ -577,6 +587,9 @@ void weft__ready_far(weft__m *m, weft__g *g);
 void weft__pidleput(weft__r *r, weft__p *p); /* lock held */
 void weft__releasep(weft__m *m); /* gives the P up; somebody takes it if there is work for it */
 void weft__acquirep(weft__m *m, weft__p *p);
+void weft__drop_p(weft__m *m); /* what is in its queue stays */
+/* While m->asleep, which another clears before he wakes its note; who wakes it for less does no harm. */
+void weft__m_sleep(weft__m *m, weft__verdict v);
 void weft__takep(weft__m *m); /* any idle P; the thread of weft_run takes its first */
 bool weft__poll_wanted(weft__r *r);
 /* Around a park that an event of the poller ends. */
@@ -730,6 +743,12 @@ void weft__lower(weft__m *m);                     /* in the scheduler: whatever 
 bool weft__retake(weft__r *r, weft__p *p, weft__m *m); /* REVOKE is up, fence crossed: is p ours? */
 void weft__handoffp(weft__r *r, weft__p *p); /* p, in the caller's hands, goes to who runs it */
 void weft__handoff_now(weft__m *m);          /* this M, inside, gives its P away and goes on */
+/* locked.c */
+void weft__locked_ends(weft__m *m, weft__g *g); /* g ends while locked to m */
+void weft__locked_wait(weft__m *m); /* on g0: without a P, until its G has one; then, or at the end, back */
+void weft__locked_hand(weft__m *m, weft__g *g); /* g, picked by m, is locked to another M: gets m's P */
+void weft__locked_rouse(weft__m *m);            /* it shall look again */
+void weft__tainted_ends(weft__m *m);            /* its thread runs nothing any more */
 /* proc.c and resize.c: how many Ps */
 enum weft__p_was { WEFT__P_ELSEWHERE, WEFT__P_WAS_IDLE, WEFT__P_WAITED };
 enum weft__p_was weft__p_fetch(weft__r *r, weft__p *p); /* lock held: into the caller's hands */
@@ -754,10 +773,11 @@ void weft__ms_stop(weft__r *r); /* tells all Ms to leave, joins their threads bu
 void weft__main_ends(weft__r *r, int result, bool by_exit);
 void weft__main_out(weft__r *r);
 bool weft__no_g_left(weft__r *r);
-typedef enum weft__verdict { WEFT__ALIVE, WEFT__DEAD, WEFT__UNSURE } weft__verdict;
 /* Lock held, an M goes idle. Dead: report it. Unsure: somebody is just inside, look again soon. */
 weft__verdict weft__checkdead(weft__r *r);
 void weft__stuck_report(weft__r *r);
+/* Lock held: Ms that run a G, or look for one. */
+WEFT__ALWAYS_INLINE uint32_t weft__busy_ms(weft__r *r) { return r->nm - r->nmidle - r->nmlocked; }
 bool weft__cancel_claim(weft__g *g);
 uint32_t weft__cancel_all(weft__r *r); /* how many it woke. Not inside a call, and on no lock */
 void weft__log(weft__r *r, int level, const char *fmt, ...) WEFT_PRINTF(3, 4);

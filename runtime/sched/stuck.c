@@ -44,7 +44,7 @@ static bool has_outsiders(weft__r *r) {
 }
 
 weft__verdict weft__checkdead(weft__r *r) {
-    uint32_t busy = r->nm - r->nmidle;
+    uint32_t busy = weft__busy_ms(r);
     bool poller = busy == 1 && atomic_load(&r->polling) != 0;
     if ((busy != 0 && !poller) || r->make_list != NULL) {
         return WEFT__ALIVE;

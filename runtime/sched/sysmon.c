@@ -36,7 +36,7 @@ static const int64_t SHORT = 300 * WEFT_MICROSECOND, LONG = 10 * WEFT_MILLISECON
                      STILL = 100 * WEFT_MICROSECOND, SLICE = 10 * WEFT_MILLISECOND,
                      LATE = WEFT_MILLISECOND, RESIZING = 50 * WEFT_MICROSECOND,
                      KEEP_BUSY = 2 * WEFT_SECOND,
-                     KEEP_IDLE = 300 * WEFT_MILLISECOND;
+                     KEEP_IDLE = 50 * WEFT_MILLISECOND;
 enum { QUIET_ROUNDS = 8, IDLE_ROUNDS = 5 };
 
 /* What sysmon knows of a P. */
@@ -207,9 +207,10 @@ static void look_at_late(struct sysmon *s, int64_t now) {
 /* An M to come for a P that will be taken: made now, since making one takes its time. */
 static void order_spare(weft__r *r) {
     weft__lock_take(&r->lock);
-    int strays = (int)atomic_load(&r->nstrays);
+    int strays = (int)atomic_load(&r->nstrays) + (int)r->nmlocked;
     bool order = r->midle == NULL && r->make_count == 0 && !r->make_stop &&
-                 (int)r->nm - strays <= weft__nprocs(r) && (int)r->nm < r->cfg.max_threads;
+                 (int)r->nm - strays <= weft__nprocs(r) &&
+                 (int)(r->nm - atomic_load(&r->nlocked)) < r->cfg.max_threads;
     if (order) {
         r->nm++;
         r->make_count++;
@@ -285,32 +286,35 @@ static bool look_at_ps(struct sysmon *s, int64_t now) {
 
 /* ---- threads ----------------------------------------------------------------------------------- */
 
-/* Under the lock: takes n Ms off the idle list, as a chain. */
-static weft__m *take_idle_ms(weft__r *r, uint32_t n) {
-    weft__m *out = NULL;
-    for (weft__m **at = &r->midle; *at != NULL && n > 0;) {
-        weft__m *m = *at;
-        if (m->main) {
-            at = &m->idle_link;
-            continue;
-        }
+/* Tells an idle M to end, if there is one. Records stay: whoever uses this one by the time of the wake is
+   woken for nothing. */
+static bool end_idle_m(weft__r *r) {
+    weft__lock_take(&r->lock);
+    weft__m **at = &r->midle;
+    while (*at != NULL && (*at)->main) {
+        at = &(*at)->idle_link;
+    }
+    weft__m *m = *at;
+    if (m != NULL) {
         *at = m->idle_link;
         r->nmidle--;
         r->nm--;
         r->threads_ended++;
         m->parked = false;
         atomic_store(&m->exit, true);
-        m->gone_link = out;
-        out = m;
-        n--;
+        atomic_store(&m->asleep, false);
     }
-    return out;
+    weft__lock_drop(&r->lock);
+    if (m != NULL) {
+        weft__note_wake(&m->note);
+    }
+    return m != NULL;
 }
 
 /* Ms that nobody has needed for a while are told to end; one for each P and a spare are kept. */
 static void trim(struct sysmon *s, int64_t now) {
     weft__r *r = s->r;
-    weft__m *out = NULL;
+    uint32_t out = 0;
     int64_t keep_for = s->idle > 0 ? KEEP_IDLE : KEEP_BUSY;
     if (now - s->trimmed < LONG) {
         return; /* the lock is wanted by others */
@@ -322,15 +326,13 @@ static void trim(struct sysmon *s, int64_t now) {
     s->surplus = surplus > 0;
     s->spared = surplus < s->spared ? surplus : s->spared;
     if (now - s->spared_since >= keep_for) {
-        out = take_idle_ms(r, s->spared);
+        out = s->spared;
         s->spared = UINT32_MAX;
         s->spared_since = now;
     }
     weft__lock_drop(&r->lock);
-    while (out != NULL) {
-        weft__m *next = out->gone_link;
-        weft__note_wake(&out->note);
-        out = next;
+    while (out > 0 && end_idle_m(r)) {
+        out--;
     }
 }
 

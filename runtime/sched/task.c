@@ -41,6 +41,17 @@ WEFT_API int weft_go_copy(weft_fn fn, const void *args, size_t bytes) {
     return err;
 }
 
+/* A direct pick has found nobody. If it may not be made here, or what it found is not for this thread, the
+   scheduler's stack has to look. */
+static bool is_alone(weft__m *m) {
+    weft__p *p = m->p;
+    if (weft__likely(atomic_load_explicit(&m->ticket, memory_order_relaxed) == WEFT__PEACE)) {
+        return m->aside == NULL;
+    }
+    return !weft__runq_has_ring(p) && atomic_load(&p->runnext) == NULL &&
+           atomic_load(&p->offered) == NULL;
+}
+
 /* Pops first: with nobody else in line the caller goes on. Every sixteenth time the scheduler's
    stack looks at the rest of the world in any case. */
 WEFT_API void weft_yield(void) {
@@ -56,7 +67,7 @@ WEFT_API void weft_yield(void) {
     if (weft__likely(next != NULL)) {
         weft__execute(m, next);
         to = &next->fiber;
-    } else if (m->p->picks < WEFT__PICKS && (m->owed & ~WEFT__OWED_NEXT) == 0) {
+    } else if (m->p->picks < WEFT__PICKS && (m->owed & ~WEFT__OWED_NEXT) == 0 && is_alone(m)) {
 #ifndef WEFT__TSAN
         m->p->picks++;
         weft__leave(m);

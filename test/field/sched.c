@@ -1,8 +1,9 @@
-/* field/sched.c: what went wrong with schedulers elsewhere. Cases C14, C15, C17, and C19 but for
-   conditions. */
+/* field/sched.c: what went wrong with schedulers elsewhere. Cases C14, C15, C17, C19 but for
+   conditions, and C20. */
 #include "field/field.h"
 
 #include <pthread.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 
 /* ---- C14: yield really gives the processor away ---------------------------------------------- */
@@ -333,4 +334,99 @@ TEST_IN(field, C19a, 60) {
     weft_event_wait(&over);
     CHECK_EQ(weft_stop(rt, 5 * SEC), 0);
     weft_chan_unref(idle.chan);
+}
+
+/* ---- C20: a thread left locked dies with its green thread ------------------------------------------- */
+
+enum { C20_LOCKERS = 100, C20_LOOKERS = UNDER_TSAN ? 800 : 5000 };
+
+static struct {
+    weft_waitgroup all;
+    atomic_int seen;
+    int threads; /* before the runtime */
+} c20;
+
+static void look_at_thread(void) {
+    char name[32] = "";
+    sigset_t mask;
+    prctl(PR_GET_NAME, name);
+    pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    atomic_fetch_add(&c20.seen, strcmp(name, "tainted") == 0 || sigismember(&mask, SIGUSR1) == 1);
+}
+
+static int taints(void *arg) {
+    (void)arg;
+    weft_lock_thread();
+    look_at_thread();
+    sigset_t usr1;
+    sigemptyset(&usr1);
+    sigaddset(&usr1, SIGUSR1);
+    CHECK_EQ(prctl(PR_SET_NAME, "tainted"), 0);
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &usr1, NULL), 0);
+    weft_waitgroup_done(&c20.all);
+    return 0;
+}
+
+static int looks(void *arg) {
+    (void)arg;
+    look_at_thread();
+    weft_yield();
+    look_at_thread();
+    weft_waitgroup_done(&c20.all);
+    return 0;
+}
+
+static int looks_locked(void *arg) {
+    weft_lock_thread();
+    looks(arg);
+    weft_unlock_thread();
+    return 0;
+}
+
+static int leave_threads_locked(void *arg) {
+    bool here = *(bool *)arg;
+    int before = nthr();
+    weft_waitgroup_add(&c20.all, C20_LOCKERS + C20_LOOKERS);
+    if (here) { /* on the thread that called weft_run */
+        CHECK_EQ(gettid(), getpid());
+        CHECK_EQ(weft_go(taints, NULL), 0);
+        weft_yield();
+    }
+    for (int i = here; i < C20_LOCKERS; i++) {
+        CHECK_EQ(weft_go(taints, NULL), 0);
+    }
+    for (int i = 0; i < C20_LOOKERS; i++) {
+        CHECK_EQ(weft_go(i % 50 == 0 ? looks_locked : looks, NULL), 0);
+    }
+    weft_waitgroup_wait(&c20.all);
+    CHECK_EQ(atomic_load(&c20.seen), 0);
+    CHECK_EQ(weft_sleep(200 * MS), 0);
+    int after = nthr();
+    printf("C20: %d threads, %d behind\n", before, after);
+    return 0;
+}
+
+/* Threads of Ps and a spare are made as they are needed: so the start value is that of all of them. */
+static int leave_twice(void *arg) {
+    int start = c20.threads + weft_procs(NULL) + 1 + 2; /* Ps, a spare, maker and sysmon */
+    leave_threads_locked(arg);
+    CHECK_LE(nthr(), start + 2);
+    *(bool *)arg = false;
+    leave_threads_locked(arg);
+    CHECK_LE(nthr(), start + 2);
+    return 0;
+}
+
+TEST_IN(field, C20, 60) {
+    char name[32];
+    sigset_t mask;
+    prctl(PR_GET_NAME, name);
+    pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    c20.threads = nthr();
+    for (int procs = 4; procs > 0; procs -= 3) {
+        bool here = procs == 1;
+        run_at(procs, leave_twice, &here);
+        prctl(PR_SET_NAME, name); /* this thread is tainted by now, and starts the next ones */
+        pthread_sigmask(SIG_SETMASK, &mask, NULL);
+    }
 }

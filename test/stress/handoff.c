@@ -1,8 +1,10 @@
 /* stress/handoff.c: green threads that block and compute without telling anybody, between channels,
  * sleeps and locks, at 1, 2 and 4 Ps, with runtimes that are stopped meanwhile, and in some rounds with
- * the number of Ps changed all the time. Exact books: no green thread is lost, each value that was sent arrives once, nobody is in a lock's section with another.
+ * the number of Ps changed all the time; some are locked to their threads. Exact books: no green thread is lost, each value that was sent arrives once, nobody is in a lock's section with another.
  */
 #include "stress.h"
+
+#include <unistd.h>
 
 enum {
     WORKERS = STRESS_TSAN ? 12 : 24,
@@ -114,11 +116,26 @@ static int work(void *arg) {
     struct role *r = arg;
     uint64_t seed = chance_seed((uint64_t)r->number);
     int err = 0;
+    bool locked = r->number % 6 == 0; /* to its thread */
+    if (locked) {
+        weft_lock_thread();
+    }
+    long thread = gettid();
     while (err == 0 && atomic_fetch_sub(&r->scene->steps_left, 1) > 0) {
         err = step(r->scene, r->number, &seed);
+        CHECK(!locked || gettid() == thread);
+        if (locked && chance(&seed) % 32 == 0) {
+            weft_unlock_thread();
+            weft_yield();
+            weft_lock_thread();
+            thread = gettid();
+        }
         progress();
     }
     CHECK(err == 0 || cut_off(err));
+    if (locked && chance(&seed) % 2 == 0) {
+        weft_unlock_thread(); /* else its thread ends */
+    }
     end_one(r->scene);
     return 0;
 }
