@@ -85,8 +85,9 @@ WEFT_API int weft_main(int argc, char **argv, int (*app)(int argc, char **argv))
    and a line on stderr if the runtime failed or died stuck */
 WEFT_API WEFT_CHECK int weft_run(weft_fn app, void *arg, const weft_config *cfg, int *status);
 /* out: 0 and app's result in *status; else why not: -EINVAL -ENOMEM ..., -EDEADLK stuck (also for a
-   call from a G), -ETIMEDOUT if Gs outlived stop_limit (then the process should end). app begins on
-   the calling thread, which keeps its signal mask: Ctrl-C goes on working. When app returns the
+   call from a G), -ETIMEDOUT if Gs outlived stop_limit: they are reported, each of their waits ends
+   at once, and when the last has ended the runtime is freed (hook_arg must live till then). One that
+   sits in a plain call on this very thread has to be waited for. app begins on the calling thread, which keeps its signal mask: Ctrl-C goes on working. When app returns the
    rest is cancelled; after weft_exit in app the rest runs to its end. cfg and status may be NULL */
 
 /* Embedding. rt == NULL means the runtime of the calling G or attached thread. */

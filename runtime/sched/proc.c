@@ -708,6 +708,7 @@ void weft__drop_p(weft__m *m) {
 /* I2, by who has put a P on the idle list and has none. */
 void weft__pidle_look_again(weft__r *r) {
     weft__fence_full();
+    weft__tell_drained(r);
     if (weft__work_waits(r) || (atomic_load(&r->polling) == 0 && weft__poll_wanted(r))) {
         weft__wakep(r, NULL);
     }
@@ -832,9 +833,7 @@ static void go_idle(weft__m *m) {
         return;
     }
 #endif
-    if (weft__unlikely(atomic_load(&r->draining) != 0) && weft__no_g_left(r)) {
-        weft__note_wake(&r->drained);
-    }
+    weft__tell_drained(r);
     if (weft__poll_wanted(r) && atomic_exchange(&r->polling, 1) == 0) {
         if (wait_in_poller(m)) {
             return;

@@ -4,7 +4,8 @@
  * weft_run lends the calling thread as the first M and takes it back when main has ended; weft_start
  * makes threads only. Both end in the same way (drain, then teardown): spawns are refused, every
  * cancellable wait is ended again and again until no G is left or the limit is past; then the
- * threads are joined and everything is given back. Past the limit nothing is freed.
+ * threads are joined and everything is given back. Past the limit nothing is freed: weft_stop may be called
+ * again, and for weft_run shell.c sees to the rest.
  *
  * The stop's order against parking Gs: all cancel flags are set, one heavy fence, then words are
  * claimed (park.c has the other side).
@@ -414,7 +415,7 @@ static void wait_for_users(weft__r *r) {
     }
 }
 
-static void teardown(weft__r *r) {
+void weft__teardown(weft__r *r) {
     bool dead = atomic_load(&r->dead);
     weft__attach_detach_all(r);
     wait_for_users(r); /* of the attached, before what they use goes */
@@ -545,8 +546,10 @@ WEFT_API int weft_run(weft_fn app, void *arg, const weft_config *cfg, int *statu
         err = drain(r, !r->main_exited, r->cfg.stop_limit);
     }
     int result = r->main_result;
-    if (err != -ETIMEDOUT) {
-        teardown(r);
+    if (err == -ETIMEDOUT) {
+        weft__shell_leave(r);
+    } else {
+        weft__teardown(r);
     }
     if (err == 0 && status != NULL) {
         *status = result;
@@ -596,7 +599,7 @@ WEFT_API int weft_stop(weft_runtime *rt, weft_duration limit) {
     if (err == -ETIMEDOUT) {
         return err;
     }
-    teardown(rt);
+    weft__teardown(rt);
     return err;
 }
 

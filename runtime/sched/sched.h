@@ -773,6 +773,14 @@ void weft__ms_stop(weft__r *r); /* tells all Ms to leave, joins their threads bu
 void weft__main_ends(weft__r *r, int result, bool by_exit);
 void weft__main_out(weft__r *r);
 bool weft__no_g_left(weft__r *r);
+void weft__teardown(weft__r *r);    /* no G is left, or it is dead: ends its threads, frees all */
+void weft__shell_leave(weft__r *r); /* Gs outlive weft_run: freed when the last has ended. shell.c */
+/* Wakes who waits for the last G, if that was it. By who puts a P to rest: the last to end had one. */
+WEFT__ALWAYS_INLINE void weft__tell_drained(weft__r *r) {
+    if (weft__unlikely(atomic_load(&r->draining) != 0) && weft__no_g_left(r)) {
+        weft__note_wake(&r->drained);
+    }
+}
 /* Lock held, an M goes idle. Dead: report it. Unsure: somebody is just inside, look again soon. */
 weft__verdict weft__checkdead(weft__r *r);
 void weft__stuck_report(weft__r *r);
