@@ -10,7 +10,6 @@ test by its exit status. Tests that meson says are not parallel run alone, after
 --only leaves the programs whose name matches one of the globs. --refuse runs each by way of the build's
 `refuse` (runner/refuse.c), which has the system refuse what WORD names.
 
-
 The tally gets one line a program, `count PASSED FAILED SKIPPED`, and one a thing to be named at the end:
 `failed TEXT`, `skipped TEXT`, `clock TEXT`.
 
