@@ -68,7 +68,7 @@ static int run_dead(weft_chan *nobody, int procs, char *said) {
 
 static void die_at(int procs) {
     static char said[C78_BYTES];
-    static weft_chan *volatile kept[5]; /* what the stuck hold stays with them */
+    static weft_chan *kept[5] __attribute__((used)); /* what the stuck hold stays with them */
     weft_chan *nobody;
     memset(cycle, 0, sizeof cycle);
     CHECK_EQ(weft_chan_new(&nobody, 1, 0), 0);
