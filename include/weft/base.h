@@ -131,6 +131,6 @@ WEFT_API int weft_must(int result, const char *what);
 WEFT_API const char *weft_version(void);
 /* - any: "0.1.0" of the library loaded, to compare with the macros */
 WEFT_API const char *weft_features(void);
-/* - any: "epoll pwait2 membarrier guard-install jemalloc ..." as found */
+/* - any: "epoll pwait2 membarrier thread-state guard-install jemalloc ..." as found */
 WEFT_END
 #endif

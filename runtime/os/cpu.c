@@ -14,9 +14,9 @@
    it should counts as not there. */
 #define _GNU_SOURCE 1
 #include "os/cpu.h"
+#include "os/os.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdint.h>
@@ -49,7 +49,7 @@ static bool lines_open(struct lines *r, const char *root, const char *path) {
     char full[PATH_BYTES];
     int n = snprintf(full, sizeof full, "%s%s", root, path);
     if (n < 0 || n >= (int)sizeof full) return false;
-    r->fd = open(full, O_RDONLY | O_CLOEXEC);
+    r->fd = weft__file_open(full);
     r->at = r->len = 0;
     return r->fd >= 0;
 }

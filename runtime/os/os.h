@@ -100,6 +100,13 @@ void weft__thread_own_files(int keep);
 char weft__thread_state(long id);
 int64_t weft__thread_cpu(long id); /* its CPU time, ns; -1: the system does not say */
 
+/* --- files that tell about the machine ---------------------------------------------------------- */
+/* For reading; -1: it is not to be had, and what it would tell is unknown. */
+int weft__file_open(const char *path);
+/* By nothing but the system call: for a thread with a table of descriptors of its own, whose numbers mean
+   another file to whoever follows the C library's. */
+int weft__file_open_raw(const char *path);
+
 /* --- this library ----------------------------------------------------------------------------- */
 /* From here dlclose does not unload the code of ours. May be called again. */
 void weft__library_pin(void);

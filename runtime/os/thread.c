@@ -2,7 +2,6 @@
 #include "os/os.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #ifdef __has_include
 #if __has_include(<linux/close_range.h>)
 #include <linux/close_range.h>
@@ -59,7 +58,7 @@ char weft__thread_state(long id) {
     char path[48], text[512];
     snprintf(path, sizeof path, "/proc/self/task/%ld/stat", id);
     /* Raw calls: the number may be one that is in use in another table, and TSan knows of one only. */
-    long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    int fd = weft__file_open_raw(path);
     if (fd < 0) {
         return 0;
     }

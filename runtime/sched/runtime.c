@@ -11,6 +11,7 @@
  * claimed (park.c has the other side).
  */
 #include "os/cpu.h"
+#include "os/tracer.h"
 #include "sched/sched.h"
 
 #include <limits.h>
@@ -223,6 +224,7 @@ static void init_once(void) {
     weft__fork_holds(&weft__standin_lock);
     weft__library_pin();
     weft__fence_init();
+    weft__tracer_look();
     weft__stack_entry = weft__g_entry;
     weft__fatal_who = fatal_who;
     weft__overflow_describe = describe_stack;

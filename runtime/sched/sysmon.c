@@ -7,6 +7,7 @@
  * the end of the look. One that stood still for 100 us makes its M a suspect:
  *   blocked    the thread sleeps (state S or D): at once; but while nothing waits for this P (its ring
  *              empty, no timer due, another P idle or spinning, the poller looked after) only after 10 ms.
+ *              Not under a tool that runs one thread at a time (os/tracer.h): each seems to sleep there.
  *   computing  (inside too: a loop of calls) after 10 ms of the thread's own CPU time. A clock that
  *              stands still proves nothing: a thread that waits for a CPU has one too.
  *   late       a timer is overdue by 1 ms and no P is idle to run it: the P it belongs to, or else the
@@ -28,6 +29,7 @@
  * pokes sysmon. A round that finds the watch empty, as the round before did, with nobody having looked at
  * the poller meanwhile, starts an M on an idle P, which goes there.
  */
+#include "os/tracer.h"
 #include "sched/sched.h"
 
 #include <string.h>
@@ -128,6 +130,11 @@ static enum weft__handoff judge_computing(struct seen *k, int64_t cpu) {
 
 static enum weft__handoff judge(weft__r *r, weft__p *p, struct seen *k, weft__m *m, int64_t now) {
     int64_t still = now - k->since;
+#ifndef WEFT_CANARY_TRACED_SEEMS_BLOCKED
+    if (weft__traced) {
+        return judge_computing(k, weft__thread_cpu(m->thread));
+    }
+#endif
 #ifdef WEFT_CANARY_BLOCKED_KEEPS_P
     char state = 'R';
 #else

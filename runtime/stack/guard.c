@@ -4,6 +4,8 @@
 #define _GNU_SOURCE 1
 #include "stack/guard.h"
 
+#include "os/os.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -81,7 +83,7 @@ void weft__guard_choose(enum weft__guard_way chosen) {
 /* The number in a one-line file of /proc, or -1. */
 static int64_t read_number(const char *path) {
     char text[32];
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = weft__file_open(path);
     if (fd < 0) return -1;
     ssize_t n = read(fd, text, sizeof text - 1);
     close(fd);
@@ -93,7 +95,7 @@ static int64_t read_number(const char *path) {
 static int64_t count_lines(const char *path) {
     char text[4096];
     int64_t lines = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = weft__file_open(path);
     if (fd < 0) return 0;
     for (ssize_t n; (n = read(fd, text, sizeof text)) > 0;) {
         for (ssize_t i = 0; i < n; i++) lines += text[i] == '\n';

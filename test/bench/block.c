@@ -4,6 +4,8 @@
  */
 #include "handoff.h"
 
+#include "../scratch.h"
+
 #include <fcntl.h>
 #include <netdb.h>
 #include <pthread.h>
@@ -98,8 +100,8 @@ static void call_read(void) {
 static int file, other_file;
 static char *data;
 static void open_files(void) {
-    char path[] = "/tmp/weft-bench-XXXXXX";
-    file = mkstemp(path);
+    char path[SCRATCH_BYTES];
+    file = scratch_named(path, 0);
     other_file = open(path, O_RDWR);
     unlink(path);
     bench_check(file >= 0 && other_file >= 0, "no temporary file");

@@ -8,6 +8,7 @@
  * his own CPU time, of which he has less a second on a machine that others use too.
  */
 #include "field/field.h"
+#include "offers.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -363,11 +364,13 @@ static int block_before_another(void *arg) {
     return 0;
 }
 
+/* Where the system shows no thread's state it is 2 ms: see the guide, "Blocking calls". */
 TEST(conform, fair_blocked) {
     run_at(1, block_before_another, NULL);
-    int64_t mid = median(held.took, TRIES);
-    test_clock(within(mid, MS), "a blocked call's P ran another after %.3f ms (median), bound 1",
-               (double)mid / MS);
+    int64_t mid = median(held.took, TRIES), bound = offers_thread_state() ? MS : 2 * MS;
+    test_clock(within(mid, bound),
+               "a blocked call's P ran another after %.3f ms (median), bound %d", (double)mid / MS,
+               (int)(bound / MS));
 }
 
 static int end_the_loop(void *arg) {

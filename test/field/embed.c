@@ -1,6 +1,7 @@
 /* field/embed.c: a runtime is an object of its host's. Cases C51, C54 but for its child process,
    and values that go round through two runtimes and the host's own threads. */
 #include "field/field.h"
+#include "scratch.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -12,7 +13,6 @@
 /* ---- C51: a stuck blocking job cannot hold the exit ------------------------------------------ */
 
 static const char fifo_name[] = "fifo";
-static char fifo_dir[] = "/tmp/weft-embed-XXXXXX";
 
 static int read_from_nobody(void *arg) {
     char byte;
@@ -78,13 +78,14 @@ static void exit_beside_a_reader(int procs) {
 }
 
 TEST(field, C51) {
-    CHECK(mkdtemp(fifo_dir) != NULL);
-    CHECK_EQ(chdir(fifo_dir), 0);
+    char dir[SCRATCH_BYTES];
+    CHECK(scratch_dir(dir));
+    CHECK_EQ(chdir(dir), 0);
     CHECK_EQ(mkfifo(fifo_name, 0600), 0);
     exit_beside_a_reader(1);
     exit_beside_a_reader(2);
     CHECK_EQ(unlink(fifo_name), 0);
-    CHECK_EQ(rmdir(fifo_dir), 0);
+    CHECK_EQ(rmdir(dir), 0);
 }
 
 /* ---- C54a: start and stop again in one process ----------------------------------------------- */

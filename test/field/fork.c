@@ -1,5 +1,6 @@
 /* field/fork.c: a program with a runtime forks. Case C55. */
 #include "field/field.h"
+#include "scratch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -128,14 +129,10 @@ static void check_only_own_pid(void) {
 static void fork_beside_writers(int procs, bool by_thread) {
     weft_config cfg = config_of(procs);
     weft_event done = WEFT_EVENT_INIT;
-    char path[] = "/tmp/weft-fork-XXXXXX";
     forked.by_thread = by_thread;
     atomic_store(&forked.stop, false);
-    int made = mkstemp(path);
-    forked.file = open(path, O_RDWR | O_APPEND | O_CLOEXEC);
-    CHECK(made >= 0 && forked.file >= 0);
-    close(made);
-    unlink(path);
+    forked.file = scratch_file(O_APPEND);
+    CHECK_GE(forked.file, 0);
     CHECK_EQ(weft_start(&forked.rt, &cfg), 0);
     CHECK_EQ(weft_submit(forked.rt, start_writers, NULL), 0);
     until_all_write(10);

@@ -1,5 +1,6 @@
 /* field/stuck.c: a program that is dead says so. Case C78 but for a trace and a ticker. */
 #include "field/field.h"
+#include "scratch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -52,10 +53,8 @@ static int times(const char *text, const char *word) {
 /* What app's end says: its result, and what came out at stderr meanwhile. */
 static int run_dead(weft_chan *nobody, int procs, char *said) {
     weft_config cfg = config_of(procs);
-    char path[] = "/tmp/weft-stuck-XXXXXX";
-    int kept = dup(STDERR_FILENO), file = mkstemp(path);
+    int kept = dup(STDERR_FILENO), file = scratch_file(0);
     CHECK(kept >= 0 && file >= 0);
-    unlink(path);
     CHECK_EQ(dup2(file, STDERR_FILENO), STDERR_FILENO);
     int err = weft_run(die_slowly, nobody, &cfg, NULL);
     CHECK_EQ(dup2(kept, STDERR_FILENO), STDERR_FILENO);
@@ -69,7 +68,7 @@ static int run_dead(weft_chan *nobody, int procs, char *said) {
 
 static void die_at(int procs) {
     static char said[C78_BYTES];
-    static weft_chan *kept[5]; /* what the stuck hold stays with them */
+    static weft_chan *kept[5] __attribute__((used)); /* what the stuck hold stays with them */
     weft_chan *nobody;
     memset(cycle, 0, sizeof cycle);
     CHECK_EQ(weft_chan_new(&nobody, 1, 0), 0);

@@ -1,21 +1,28 @@
 /* report.c: the runner's side of the report (see runner.h), and the last line. */
 #include "runner.h"
 
+#include "../scratch.h"
+
 #include <stdlib.h>
 #include <unistd.h>
 
-static char path[4096];
+static char folder[SCRATCH_BYTES], path[SCRATCH_BYTES + 8];
 
+/* The folder is where the tests' own files lie, too. */
 void report_open(void) {
-    const char *dir = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%s/weft-test-XXXXXX", dir && *dir ? dir : "/tmp");
-    int fd = mkstemp(path);
+    if (!scratch_dir(folder)) {
+        perror(folder);
+        exit(2);
+    }
+    snprintf(path, sizeof path, "%s/report", folder);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) {
         perror(path);
         exit(2);
     }
     close(fd);
     setenv("WEFT_TEST_REPORT", path, 1);
+    setenv("WEFT_TEST_SCRATCH", folder, 1);
 }
 
 /* The name after the word, if the line starts with that word. */
@@ -63,7 +70,7 @@ int report_finish(struct tally *t) {
         t->failed++;
     }
     print_notes();
-    unlink(path);
+    scratch_remove(folder);
     printf("%d passed, %d failed", t->passed, t->failed);
     if (t->skipped) {
         printf(", %d skipped", t->skipped);

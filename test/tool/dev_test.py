@@ -15,7 +15,8 @@ PLAIN = ("sh", "awk", "basename", "cat", "date", "dirname", "env", "find", "grep
 PACKAGES = {  # what our apt-get puts on PATH; the development files are seen through pkg-config
     "gcc": "gcc", "meson": "meson", "ninja-build": "ninja", "pkg-config": "pkg-config",
     "python3": "python3", "clang": "clang", "g++": "g++", "clang-format": "clang-format",
-    "clang-tidy": "clang-tidy", "redis-tools": "redis-benchmark redis-cli",
+    "clang-tidy": "clang-tidy", "valgrind": "valgrind",
+    "redis-tools": "redis-benchmark redis-cli",
 }
 APT_GET = """#!/bin/sh
 echo "apt-get $* [$DEBIAN_FRONTEND]" >>"$MACHINE/calls"

@@ -1,6 +1,7 @@
 """elf.py BUILD: libweft.so asks nothing of its host: no executable stack, no static TLS (dlopen would run out
 of it), no text relocations, no library but the C library's own, so no allocator and no event loop, and nothing
-runs at load but what the compiler puts into every library (one function)."""
+runs at load but what the compiler puts into every library (one function). And neither it nor libweft.a has
+anything that only tests use: they change the runtime at link time (runner/refused.c), never inside."""
 import pathlib
 import re
 import subprocess
@@ -32,11 +33,22 @@ def complaints(library):
             yield f"it needs {needed}"
 
 
+def of_tests(library):
+    """By what each such thing listens to: a word of the environment; or by the name that links it in."""
+    code = library.read_bytes()
+    for word in (b"WEFT_TEST_", b"__wrap_weft", b"__real_weft"):
+        if word in code:
+            yield f"it has something of the tests: {word.decode()}"
+
+
 def main():
-    library = pathlib.Path(sys.argv[1]) / "runtime/libweft.so"
-    found = list(complaints(library))
-    for words in found:
-        print(f"{library.name}: {words}")
+    folder = pathlib.Path(sys.argv[1]) / "runtime"
+    shared = folder / "libweft.so"
+    found = [f"{shared.name}: {words}" for words in complaints(shared)]
+    for library in (shared, folder / "libweft.a"):
+        if library == shared or library.exists():
+            found += [f"{library.name}: {words}" for words in of_tests(library)]
+    print(*found, sep="\n", end="\n" if found else "")
     return 1 if found else 0
 
 

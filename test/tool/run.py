@@ -1,10 +1,14 @@
 """run.py: runs the test programs of one build and adds their results to a tally.
 
-    run.py --build DIR --name KIND --tally FILE [--suite S]... [--timed] [--jobs N]
+    run.py --build DIR --name KIND --tally FILE [--suite S]... [--only GLOB]... [--refuse WORD]...
+           [--timed] [--jobs N]
 
 The programs are those of DIR's meson (`meson-info/intro-tests.json`), so `meson test` and this tool run
 the same. A program closes with `N passed, N failed[, N skipped]`; one without such a line counts as one
 test by its exit status. Tests that meson says are not parallel run alone, after the others.
+
+--only leaves the programs whose name matches one of the globs. --refuse runs each by way of the build's
+`refuse` (runner/refuse.c), which has the system refuse what WORD names.
 
 The tally gets one line a program, `count PASSED FAILED SKIPPED`, and one a thing to be named at the end:
 `failed TEXT`, `skipped TEXT`, `clock TEXT`.
@@ -14,6 +18,7 @@ clock parts in one of three tries.
 """
 import argparse
 import concurrent.futures
+import fnmatch
 import json
 import os
 import pathlib
@@ -65,8 +70,15 @@ class Runner:
         info = json.loads((pathlib.Path(self.args.build) / "meson-info/intro-tests.json").read_text())
         for test in info:
             suites = {s.rsplit(":", 1)[-1] for s in test["suite"]}
-            if not self.args.suite or suites & set(self.args.suite):
-                yield test
+            if self.args.suite and not suites & set(self.args.suite):
+                continue
+            if self.args.only and not any(fnmatch.fnmatch(test["name"], glob) for glob in self.args.only):
+                continue
+            yield self.refused(test) if self.args.refuse else test
+
+    def refused(self, test):
+        refuse = os.path.join(os.path.abspath(self.args.build), "test", "refuse")
+        return {**test, "cmd": [refuse, *self.args.refuse, "--", *test["cmd"]]}
 
     def execute(self, test, log, extra=()):
         """Runs the program once, output to the log; returns what it came to."""
@@ -186,6 +198,8 @@ def main():
     parser.add_argument("--name", required=True)
     parser.add_argument("--tally", required=True)
     parser.add_argument("--suite", action="append")
+    parser.add_argument("--only", action="append")
+    parser.add_argument("--refuse", action="append")
     parser.add_argument("--timed", action="store_true")
     parser.add_argument("--jobs", type=int, default=min(4, len(os.sched_getaffinity(0))))
     runner = Runner(parser.parse_args())

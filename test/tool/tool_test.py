@@ -128,6 +128,7 @@ def elf(tool):
     judge("stack", "int x;\n", ["-Wl,-z,execstack"], "its stack is executable")
     judge("tls", '__thread int x __attribute__((tls_model("initial-exec")));\nint f(void) { return x++; }\n',
           [], "it has STATIC_TLS")
+    judge("tests", 'const char *f(void) { return "WEFT_TEST_" "REFUSED"; }\n', [], "something of the tests")
     judge("library", "int x;\n", ["-Wl,--no-as-needed", "-lm"], "it needs libm.so.6")
 
 
@@ -196,6 +197,13 @@ def runner(tool):
         judge("crash", "5 1 0", ["all passed, yet its status was -11"], 1)
         judge("mute", "0 1 0", ["status 4 and no closing line"], 1)
         judge("slow", "0 1 0", ["time-out (2 s)"], 1)
+        judge("plain", "1 0 0", [], 0, "--only", "n*", "--only", "p*")
+        judge("plain", "1 0 0", [], 0, "--only", "plai?")
+        write(root, {"test/refuse": '#!/bin/sh\n[ "$1 $2 $3" = "this that --" ] || exit 9\nshift 3\nexec "$@"\n'})
+        (root / "test/refuse").chmod(0o755)
+        judge("plain", "1 0 0", [], 0, "--refuse", "this", "--refuse", "that")
+        judge("bad", "1 1 0", ["this that -- /bin/sh ./bad.sh s/one"], 1, "--refuse", "this", "--refuse",
+              "that")
         judge("clock", "1 0 0", ["clock kind: missed s/three: 9 ms", "clock kind: ok s/three: 1 ms"], 0,
               "--timed")
         judge("bad", "1 1 0", [], 1, "--timed")

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -15,18 +14,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "scratch.h"
 #include "test.h"
 
-static char root[] = "/tmp/weft-cpu-XXXXXX";
+static char root[SCRATCH_BYTES];
 
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw) {
-    (void)st, (void)flag, (void)ftw;
-    return remove(path);
-}
+static void tree_remove(void) { scratch_remove(root); }
 
-static void tree_remove(void) { nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
-
-static void tree_begin(void) { CHECK(mkdtemp(root)); }
+static void tree_begin(void) { CHECK(scratch_dir(root)); }
 
 static void put_bytes(const char *path, const char *bytes, size_t n) {
     char full[8192];

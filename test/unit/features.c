@@ -47,6 +47,8 @@ PLAYED(features, words) {
 #endif
     CHECK_EQ(has(text, "membarrier") + has(text, "full-fences"), 1);
     CHECK_EQ(has(text, "membarrier"), weft__fence_asymmetric);
+    CHECK_EQ(has(text, "thread-state") + has(text, "thread-clock") + has(text, "traced"), 1);
+    CHECK_EQ(has(text, "thread-state"), weft__thread_state(weft__thread_id()) == 'R');
     CHECK_EQ(has(text, "guard-install") + has(text, "guard-mprotect"), 1);
     CHECK_EQ(has(text, "asm-switch") + has(text, "ucontext"), 1);
 #ifdef WEFT_SWITCH_ASM

@@ -6,6 +6,8 @@
  */
 #include "world.h"
 
+#include "offers.h"
+
 #include <poll.h>
 #include <unistd.h>
 
@@ -81,13 +83,19 @@ PLAYED_GREEN(handoff, who_blocks_loses_his_p) {
     }
 }
 
+/* By his clock who waits for a CPU meanwhile looks blocked. */
+static uint64_t taken_from_computing(void) {
+    weft_stats s = stats_now();
+    return s.handoff_computing + (offers_thread_state() ? 0 : s.handoff_blocked);
+}
+
 PLAYED_GREEN(handoff, who_computes_loses_his_p) {
     atomic_bool ran = false;
     int procs = weft_current()->nprocs;
-    uint64_t before = stats_now().handoff_computing;
+    uint64_t before = taken_from_computing();
     CHECK_EQ(weft_go(set_flag, &ran), 0);
     int64_t end = clock_ns() + patience_ns();
-    while (!atomic_load(&ran) || (procs == 1 && stats_now().handoff_computing == before)) {
+    while (!atomic_load(&ran) || (procs == 1 && taken_from_computing() == before)) {
         CHECK_LT(clock_ns(), end);
         for (volatile int i = 0; i < 1000000; i++) {
         }
@@ -493,16 +501,18 @@ static int yield_until(void *arg) {
 }
 
 /* sysmon's own look and the end of a short block, which meet again and again. Another waits for the P all
-   the time: else sysmon would look seldom. */
+   the time: else sysmon would look seldom. Short is about as long as sysmon takes to know a block. */
 static int blocks_shortly(void *arg) {
     (void)arg;
+    unsigned shortest = offers_thread_state() ? 50 : 1200,
+             range = offers_thread_state() ? 300 : 800;
     atomic_bool over = false;
     weft_waitgroup w = WEFT_WAITGROUP_INIT;
     CHECK_EQ(weft_waitgroup_go(&w, yield_until, &over), 0);
     int64_t end = clock_ns() + 2 * WEFT_SECOND;
     uint64_t before = stats_now().handoff_blocked;
     for (unsigned n = 0; clock_ns() < end; n++) {
-        nanosleep(&(struct timespec){.tv_nsec = (50 + n * 37 % 300) * 1000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = (shortest + n * 37 % range) * 1000}, NULL);
         if (n % 2 == 0) {
             weft_yield();
         }

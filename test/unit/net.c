@@ -2,6 +2,7 @@
  * plain threads and those of another runtime.
  */
 #include "world.h"
+#include "scratch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -169,10 +170,8 @@ PLAYED_GREEN(net, bad_options) {
 PLAYED_GREEN(net, descriptors_that_will_not_do) {
     weft_conn c = {untouched};
     weft_listener l = {untouched};
-    char path[] = "/tmp/weft-net-XXXXXX";
-    int file = mkstemp(path), fd[2], fds = 0;
+    int file = scratch_file(0), fd[2], fds = 0;
     CHECK_GE(file, 0);
-    unlink(path);
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
     fds = fds_now();
     CHECK_EQ(weft_conn_from_fd(&c, -1), -EBADF);

@@ -1,5 +1,6 @@
 /* unit/task.c: green threads themselves: start, order, yield, exit, numbers, names, what they carry. */
 #include "world.h"
+#include "scratch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -613,10 +614,8 @@ static int dump_all(void *arg) {
 }
 
 TEST(task, names_in_the_dump) {
-    char path[] = "/tmp/weft-dump-XXXXXX";
-    dump_fd = mkstemp(path);
+    dump_fd = scratch_file(0);
     CHECK_GE(dump_fd, 0);
-    unlink(path);
     weft_set_name("nobody"); /* on a plain thread: harmless */
     run_at_each(dump_all, NULL);
     CHECK_EQ(weft_dump(NULL, dump_fd), WEFT_ENORUNTIME);
