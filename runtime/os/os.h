@@ -86,8 +86,7 @@ WEFT__ALWAYS_INLINE void weft__pause(void) {
 #endif
 }
 /* Starts a joinable thread. It inherits the caller's signal mask. 0 or a negative errno. */
-int weft__thread_start(pthread_t *out, void *(*fn)(void *), void *arg);
-void weft__thread_begins(const char *name); /* first thing on a thread of ours */
+int weft__thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg);
 void weft__thread_exact_timers(
     void); /* the calling thread's sleeps are not rounded by the kernel */
 void weft__thread_nap(int64_t ns);

@@ -15,20 +15,20 @@
 #include <time.h>
 #include <unistd.h>
 
-/* It bears its name before this returns: named by its maker, not by itself at some later time. */
-int weft__thread_start(pthread_t *out, void *(*fn)(void *), void *arg) {
+/* It bears its name before this returns: named by its maker, not by itself at some later time. Without a
+   name it has that of its maker from its first moment: where user code runs, which may set another. */
+int weft__thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg) {
     pthread_attr_t attr;
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, 256 * 1024);
     int err = pthread_create(out, &attr, fn, arg);
     pthread_attr_destroy(&attr);
+    if (err == 0 && name != NULL) {
+        char short_name[16]; /* what the system takes */
+        snprintf(short_name, sizeof short_name, "%s", name);
+        pthread_setname_np(*out, short_name);
+    }
     return -err;
-}
-
-/* By the thread itself: whoever made it would come too late, over a name that user code has set. */
-void weft__thread_begins(const char *name) {
-    prctl(PR_SET_NAME, name); /* of which the system takes 15 bytes */
-    weft__thread_exact_timers();
 }
 
 void weft__thread_exact_timers(void) { prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); }

@@ -105,7 +105,7 @@ static void thread_ends(weft__m *m) {
 
 static void *m_body(void *arg) {
     weft__m *m = arg;
-    weft__thread_begins(m->r->name);
+    weft__thread_exact_timers();
     weft__sigstack sig;
     bool has_sig = weft__sigstack_setup(&sig) == 0;
     weft__hook_thread(m->r, true);
@@ -139,7 +139,7 @@ static void make(weft__r *r) {
         give_up(r, -ENOMEM);
         return;
     }
-    int err = weft__thread_start(&m->pthread, m_body, m);
+    int err = weft__thread_start(&m->pthread, NULL, m_body, m);
     if (err != 0) {
         weft__lock_take(&r->lock);
         m->joined = true;
@@ -189,7 +189,7 @@ static bool make_next(weft__r *r, bool *stop) {
 
 static void *maker_body(void *arg) {
     weft__r *r = arg;
-    weft__thread_begins(r->name);
+    weft__thread_exact_timers();
     for (bool stop = false; !stop;) {
         weft__note_sleep_until(&r->maker_note, r->helper_due);
         weft__note_clear(&r->maker_note);
@@ -204,7 +204,7 @@ static void *maker_body(void *arg) {
     return NULL;
 }
 
-int weft__maker_start(weft__r *r) { return weft__thread_start(&r->maker, maker_body, r); }
+int weft__maker_start(weft__r *r) { return weft__thread_start(&r->maker, r->name, maker_body, r); }
 
 void weft__maker_stop(weft__r *r) {
     weft__lock_take(&r->lock);

@@ -13,7 +13,6 @@
 
 static void *shell_body(void *arg) {
     weft__r *r = arg;
-    weft__thread_begins(r->name);
     while (!atomic_load(&r->dead) && !(weft__no_g_left(r) && atomic_load(&r->externals) == 0)) {
         weft__note_sleep(&r->drained);
         weft__note_clear(&r->drained);
@@ -26,7 +25,7 @@ static void *shell_body(void *arg) {
 void weft__shell_leave(weft__r *r) {
     weft__note_wake(&r->maker_note); /* it goes on with the stop */
     pthread_t thread;
-    int err = weft__thread_start(&thread, shell_body, r);
+    int err = weft__thread_start(&thread, r->name, shell_body, r);
     if (err != 0) {
         weft__log(r, WEFT_LOG_ERROR, "no thread could be made to free what is left later (%s)",
                   weft_strerror(err));

@@ -428,7 +428,7 @@ static void sleep_a_while(struct sysmon *s, bool calm, int64_t now) {
 static void *body(void *arg) {
     struct sysmon *s = arg;
     weft__r *r = s->r;
-    weft__thread_begins(r->name);
+    weft__thread_exact_timers();
     weft__thread_own_files(weft__poller_break_fd(r->poller));
     s->spared = UINT32_MAX;
     s->spared_since = weft__clock_now();
@@ -469,7 +469,7 @@ int weft__sysmon_start(weft__r *r) {
     }
     s->r = r;
     s->seen = seen;
-    int err = weft__thread_start(&r->sysmon, body, s);
+    int err = weft__thread_start(&r->sysmon, r->name, body, s);
     if (err != 0) {
         weft__pages_unmap(seen, SEEN_BYTES);
         weft__mem_free(s, sizeof *s);

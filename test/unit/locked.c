@@ -2,7 +2,8 @@
 #include "test.h"
 #include "unit/world.h"
 
-#include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -267,8 +268,7 @@ static int waits_for_ever(void *arg) {
     weft_chan *c = arg;
     int v;
     weft_lock_thread();
-    weft_chan_recv(c, &v);
-    return 0;
+    return weft_chan_recv(c, &v);
 }
 
 /* What the dead stand in stays; LeakSanitizer does not look at their stacks. */

@@ -2,6 +2,8 @@
 #include "test.h"
 #include "unit/world.h"
 
+#include <stdlib.h>
+
 static atomic_int ended, running;
 static atomic_bool stop;
 
