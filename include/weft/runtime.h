@@ -21,7 +21,7 @@ WEFT_API int weft_set_allocator(const weft_allocator *a);
 
 enum weft_log_level { WEFT_LOG_ERROR, WEFT_LOG_WARNING, WEFT_LOG_INFO, WEFT_LOG_DEBUG };
 enum weft_config_flags {
-    /* WEFT_PROCS and WEFT_STACK are not read (never read in set-id programs) */
+    /* WEFT_PROCS, WEFT_STACK and WEFT_DEBUG are not read (never read in set-id programs) */
     WEFT_IGNORE_ENV = 1 << 1,
     /* may install SIGSEGV and SIGBUS handlers: a stack overflow is reported in one line (G, name or
        start, size), then the host's handler is called if it had one, then the signal has its
@@ -120,6 +120,15 @@ WEFT_API WEFT_CHECK int weft_attach(weft_runtime *rt);
    weft_detach: what may be called from everywhere need not ask. From a G of another runtime -EBUSY */
 WEFT_API void
 weft_detach(void); /* - any: also done at thread exit. Without an attach nothing happens */
+
+WEFT_API int weft_debug(weft_runtime *rt, const char *directives);
+/* - any: as WEFT_DEBUG, at any time: words with commas between them. The lines go to the log hook, or to
+   stderr, from a thread of weft's own. -EINVAL and nothing has changed if one is not understood;
+   WEFT_ENORUNTIME.
+     schedtrace=MS  a line about the scheduler every MS milliseconds (WEFT_LOG_INFO); 0: off
+     scheddetail    with it a line for each P, and for each thread without one; =0: off
+     watchdog=MS    who has kept a thread for longer without a wait: blocked or computing; a line a
+                    stay (WEFT_LOG_WARNING), up to 10 ms late; 0: off */
 
 /* Whom weft cannot see: a thread or a handler outside that may still wake a G of rt. While there is one
    the program is not taken for dead, and a stop waits for the end within its limit: so the one who

@@ -71,6 +71,11 @@ static void fill(weft__r *r, weft_stats *s) {
     s->polls = SUM(r, polls);
     s->stack_bytes_reserved = weft__stacks_reserved(r->stacks);
     fill_late(r, &s->timer_late);
+    int32_t strays = atomic_load(&r->nstrays);
+    s->gs_blocked = strays > 0 ? (uint64_t)strays : 0;
+    s->gs_blocked = s->gs_blocked < s->gs_running ? s->gs_blocked : s->gs_running;
+    s->gs_running -= s->gs_blocked;
+    s->wake_sysmon = atomic_load(&r->wake_sysmon);
     s->handoff_blocked = atomic_load(&r->handoff_blocked);
     s->handoff_computing = atomic_load(&r->handoff_computing);
     s->handoff_hint = atomic_load(&r->handoff_hint);

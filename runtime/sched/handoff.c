@@ -37,12 +37,12 @@
 
 static const int64_t FALSE_WITHIN = 20 * WEFT_MICROSECOND;
 
-void weft__handoffp(weft__r *r, weft__p *p) {
+bool weft__handoffp(weft__r *r, weft__p *p) {
     if (weft__unlikely(weft__change_of(p) != 0)) {
         weft__p_changes(p);
         if (weft__change_of(p) == WEFT__P_RETIRE) {
             weft__p_set_aside(p);
-            return;
+            return false;
         }
     }
     bool work = weft__runq_has_ring(p) || atomic_load(&p->runnext) != NULL ||
@@ -54,13 +54,14 @@ void weft__handoffp(weft__r *r, weft__p *p) {
     weft__lock_take(&r->lock);
     if (work || r->globq.len > 0) {
         weft__startm(r, p, false);
-        return;
+        return true;
     }
     weft__pidleput(r, p);
     weft__lock_drop(&r->lock);
 #ifndef WEFT_CANARY_HANDOFFP_LOOKS_ONCE
     weft__pidle_look_again(r);
 #endif
+    return false;
 }
 
 /* Takes the P from an M that is in user code, or in a call of ours that gives it up. Under settle. */

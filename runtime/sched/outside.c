@@ -86,6 +86,8 @@ static int64_t earlier_of(int64_t a, int64_t b) { return a < b ? a : b; }
 void weft__outside_look(weft__r *r) {
     weft__fence_full(); /* the note has been cleared: who sets it from here on wakes us again */
     int64_t due = earlier_of(weft__triggers_run(r), stop_round(r));
+    due = earlier_of(due, weft__schedtrace_look(r));
+    weft__watchdog_say(r);
     r->helper_due = earlier_of(due, look_for_dead(r));
 }
 

@@ -1,4 +1,5 @@
 /* What people read: the log line, the dump, the sums that statistics are made of. */
+#include "sched/racy.h"
 #include "sched/sched.h"
 
 #include <dlfcn.h>
@@ -6,22 +7,26 @@
 #include <string.h>
 #include <unistd.h>
 
+void weft__say(weft__r *r, int level, const char *line) {
+    if (r != NULL && r->cfg.log != NULL) {
+        r->cfg.log(r->cfg.hook_arg, level, line);
+        return;
+    }
+    char out[1100];
+    int n = snprintf(out, sizeof out, "%s%s\n", strncmp(line, "weft:", 5) == 0 ? "" : "weft: ",
+                     line);
+    ssize_t w = write(STDERR_FILENO, out, (size_t)n < sizeof out ? (size_t)n : sizeof out - 1);
+    (void)w;
+}
+
 void weft__log(weft__r *r, int level, const char *fmt, ...) {
     char line[256];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    if (r != NULL && r->cfg.log != NULL) {
-        r->cfg.log(r->cfg.hook_arg, level, line);
-        return;
-    }
-    if (level <= WEFT_LOG_WARNING) {
-        char out[264];
-        int n = snprintf(out, sizeof out, "%s%s\n",
-                         strncmp(line, "weft:", 5) == 0 ? "" : "weft: ", line);
-        ssize_t w = write(STDERR_FILENO, out, (size_t)n < sizeof out ? (size_t)n : sizeof out - 1);
-        (void)w;
+    if (level <= WEFT_LOG_WARNING || (r != NULL && r->cfg.log != NULL)) {
+        weft__say(r, level, line);
     }
 }
 
@@ -122,17 +127,6 @@ static void put_g(weft__g *g, void *arg) {
     put(o, "\n");
 }
 
-/* A dump looks at Gs that run. What it may see torn is text of a bounded length, and figures. */
-#ifdef WEFT__TSAN
-void AnnotateIgnoreReadsBegin(const char *file, int line);
-void AnnotateIgnoreReadsEnd(const char *file, int line);
-#define racy_reads_begin() AnnotateIgnoreReadsBegin(__FILE__, __LINE__)
-#define racy_reads_end() AnnotateIgnoreReadsEnd(__FILE__, __LINE__)
-#else
-#define racy_reads_begin() ((void)0)
-#define racy_reads_end() ((void)0)
-#endif
-
 /* Every P and up to `most` Gs, without stopping anybody: a G may change under the pen. */
 int weft__dump(weft__r *r, int fd, uint32_t most) {
     struct out o = {.fd = fd, .most = most};
@@ -155,9 +149,9 @@ int weft__dump(weft__r *r, int fd, uint32_t most) {
                 (long long)((when - weft__clock_now()) / WEFT_MICROSECOND));
         }
     }
-    racy_reads_begin();
+    weft__racy_reads_begin();
     weft__each_g(r, put_g, &o);
-    racy_reads_end();
+    weft__racy_reads_end();
     if (o.gs > most) {
         put(&o, "and %u green threads more\n", o.gs - most);
     }

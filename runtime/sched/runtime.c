@@ -63,6 +63,10 @@ static void read_env(weft__r *r, weft_config *c) {
                       MOST_PROCS);
         }
     }
+    v = env_of(c, "WEFT_DEBUG");
+    if (v != NULL) {
+        weft__debug_env(r, v);
+    }
     v = c->stack_size == 0 ? env_of(c, "WEFT_STACK") : NULL;
     if (v != NULL) {
         long long n = number_of(v);
@@ -257,6 +261,7 @@ static int runtime_new(weft__r **out, const weft_config *cfg, bool started) {
     memset(r, 0, sizeof *r);
     atomic_store(&r->next_id, 1);
     r->helper_due = INT64_MAX;
+    r->started_at = weft__clock_now();
     int err = fill_config(r, cfg, started);
     if (err != 0) {
         weft__mem_free_aligned(r, sizeof *r, WEFT__LINE);

@@ -350,6 +350,14 @@ struct weft__m {
     pthread_t pthread;
     bool joined; /* its thread has ended; the record waits for another */
 
+    struct weft__stay { /* sysmon's, for the watchdog: of a G on this thread, without a wait */
+        weft__p *p;
+        uint32_t tick;
+        bool said;
+        int64_t since;
+        int64_t cpu; /* of the thread, at the second look; 0: not read yet */
+    } stay;
+
     weft__lock settle;
     weft__p *lost;      /* the P that was taken from it last */
     int64_t lost_at;    /* when; 0: it gave it up itself */
@@ -357,6 +365,12 @@ struct weft__m {
 };
 
 /* ---- R ----------------------------------------------------------------------------------------- */
+/* What WEFT_DEBUG and weft_debug have switched on: debug.c. */
+typedef struct weft__debug {
+    _Atomic int64_t schedtrace, watchdog; /* ns; 0: off */
+    _Atomic int64_t scheddetail;          /* 0 or 1 */
+} weft__debug;
+
 struct weft_runtime {
     weft_config cfg; /* a copy; name points to `name` */
     char name[16];
@@ -443,9 +457,24 @@ struct weft_runtime {
     _Atomic int32_t nstrays;   /* Ms in user code without a P */
     _Atomic uint32_t retaking; /* a P is in the hands of a retaker: the program is not dead */
     _Atomic uint64_t handoff_blocked, handoff_computing, handoff_hint, handoff_false;
+    _Atomic uint64_t wake_sysmon; /* threads woken or made for a P that was taken */
     bool catches_overflow;
     _Atomic uint32_t
         users; /* threads inside that hold no G of it: submitters, wakers from outside */
+
+    /* what is said aloud: debug.c, watchdog.c */
+    weft__debug debug;
+    int64_t started_at;
+    int64_t trace_due; /* the maker thread's */
+    weft__lock overlong_lock;
+    struct weft__overlong { /* overlong_lock, as all here: found by sysmon, said by the maker's thread */
+        weft__g *g;
+        uint64_t id;
+        long thread;
+        int64_t ns;
+        bool blocked;
+    } overlong[16];
+    uint32_t noverlong, overlong_lost;
 
     /* from outside: outside.c */
     _Atomic uint32_t cancelling;     /* a stop: every G has its cancel flag, or is about to */
@@ -741,7 +770,8 @@ enum weft__handoff { WEFT__HANDOFF_NONE, WEFT__HANDOFF_BLOCKED, WEFT__HANDOFF_CO
 weft__m *weft__answer(weft__m *m, bool may_park); /* the slow way, of an M of a runtime */
 void weft__lower(weft__m *m);                     /* in the scheduler: whatever was asked is done */
 bool weft__retake(weft__r *r, weft__p *p, weft__m *m); /* REVOKE is up, fence crossed: is p ours? */
-void weft__handoffp(weft__r *r, weft__p *p); /* p, in the caller's hands, goes to who runs it */
+/* p, in the caller's hands, goes to who runs it. True: a thread comes for it. */
+bool weft__handoffp(weft__r *r, weft__p *p);
 void weft__handoff_now(weft__m *m);          /* this M, inside, gives its P away and goes on */
 /* locked.c */
 void weft__locked_ends(weft__m *m, weft__g *g); /* g ends while locked to m */
@@ -788,6 +818,12 @@ void weft__stuck_report(weft__r *r);
 WEFT__ALWAYS_INLINE uint32_t weft__busy_ms(weft__r *r) { return r->nm - r->nmidle - r->nmlocked; }
 bool weft__cancel_claim(weft__g *g);
 uint32_t weft__cancel_all(weft__r *r); /* how many it woke. Not inside a call, and on no lock */
+/* debug.c, watchdog.c */
+void weft__debug_env(weft__r *r, const char *text);
+int64_t weft__schedtrace_look(weft__r *r); /* by the maker's thread; when it is to look again */
+void weft__watchdog_look(weft__r *r, int64_t now); /* by sysmon */
+void weft__watchdog_say(weft__r *r);               /* by the maker's thread */
+void weft__say(weft__r *r, int level, const char *line); /* to the hook or stderr, whatever the level */
 void weft__log(weft__r *r, int level, const char *fmt, ...) WEFT_PRINTF(3, 4);
 void weft__describe_g(const weft__g *g, char *buf, size_t bytes);
 void weft__describe_g_start(const weft__g *g, char *buf, size_t bytes); /* and what it runs */

@@ -239,7 +239,9 @@ static void take(weft__r *r, weft__p *p, struct seen *k) {
                                   1, memory_order_relaxed);
     }
     k->m = NULL;
-    weft__handoffp(r, p);
+    if (weft__handoffp(r, p)) {
+        atomic_fetch_add_explicit(&r->wake_sysmon, 1, memory_order_relaxed);
+    }
 }
 
 static void retake_chosen(struct sysmon *s) {
@@ -376,7 +378,8 @@ static void sleep_long(weft__r *r, int64_t now) {
     atomic_store(&r->sysmon_sleep, WEFT__SYSMON_LONG);
     weft__fence_heavy();
     int64_t until = first_late(r);
-    until = until < now + LONG ? until : now + LONG;
+    int64_t limit = atomic_load(&r->debug.watchdog), most = limit != 0 && limit < LONG ? limit : LONG;
+    until = until < now + most ? until : now + most;
     if (!work_or_watch(r) && !atomic_load(&r->sysmon_stop)) {
         weft__note_sleep_until(&r->sysmon_note, until);
     }
@@ -402,6 +405,11 @@ static void nap_short(weft__r *r, int64_t until) {
     }
 }
 
+/* They run without a P: no P will tell that there is something to look at. */
+static bool watches_strays(weft__r *r) {
+    return atomic_load(&r->debug.watchdog) != 0 && atomic_load(&r->nstrays) > 0;
+}
+
 static void sleep_a_while(struct sysmon *s, bool calm, int64_t now) {
     weft__r *r = s->r;
     weft__note_clear(&r->sysmon_note);
@@ -417,7 +425,7 @@ static void sleep_a_while(struct sysmon *s, bool calm, int64_t now) {
     }
     if (s->quiet < QUIET_ROUNDS) {
         nap_short(r, now + SHORT);
-    } else if (s->idle >= IDLE_ROUNDS + QUIET_ROUNDS && !s->surplus) {
+    } else if (s->idle >= IDLE_ROUNDS + QUIET_ROUNDS && !s->surplus && !watches_strays(r)) {
         sleep_for_ever(r);
         s->idle = 0;
     } else {
@@ -442,6 +450,7 @@ static void *body(void *arg) {
         if (resizing && !weft__resize_step(r)) {
             continue; /* done, by what was taken in this round */
         }
+        weft__watchdog_look(r, now);
         trim(s, now);
         calm = calm && !resizing && !weft__work_waits(r);
         s->resizing = resizing ? s->resizing + 1 : 0;

@@ -70,7 +70,7 @@ PLAYED_GREEN(stats, green_threads) {
     party p[10];
     weft_stats s = read_stats();
     CHECK_EQ(s.gs_created, 1);
-    CHECK_EQ(s.gs_running, 1);
+    CHECK_EQ(s.gs_running + s.gs_blocked, 1); /* who looks; perhaps without a P by now */
     CHECK_EQ(s.gs_waiting, 0);
     for (int i = 0; i < 10; i++) {
         party_start(&p[i], wait_for, &e);
@@ -82,7 +82,7 @@ PLAYED_GREEN(stats, green_threads) {
     CHECK_EQ(s.gs_created, 11);
     CHECK_EQ(s.gs_ended, 0);
     CHECK_EQ(s.gs_waiting, 10);
-    CHECK_EQ(s.gs_running, 1);
+    CHECK_EQ(s.gs_running + s.gs_blocked, 1); /* who looks; perhaps without a P by now */
     CHECK_EQ(s.gs_runnable, 0);
     CHECK_EQ(s.stack_bytes_reserved, 11 * 256 * 1024);
     weft_event_set(&e);
@@ -92,7 +92,7 @@ PLAYED_GREEN(stats, green_threads) {
     UNTIL(read_stats().gs_ended == 10);
     s = read_stats();
     CHECK_EQ(s.gs_waiting, 0);
-    CHECK_EQ(s.gs_created - s.gs_ended, s.gs_running + s.gs_runnable);
+    CHECK_EQ(s.gs_created - s.gs_ended, s.gs_running + s.gs_blocked + s.gs_runnable);
     for (int i = 0; i < 100; i++) {
         CHECK_EQ(weft_go(nothing, NULL), 0);
     }
@@ -255,4 +255,46 @@ PLAYED_GREEN(stats, polls) {
        run a timer that is late by then. */
     CHECK_GE(s.polls, before.polls + 5);
     CHECK_LE(s.polls, before.polls + 10000);
+}
+
+/* ---- blocked ones ---- */
+
+static atomic_bool come_back;
+
+static int blocks(void *arg) {
+    (void)arg;
+    while (!atomic_load(&come_back)) {
+        nanosleep(&(struct timespec){.tv_nsec = 2 * 1000 * 1000}, NULL);
+    }
+    return 0;
+}
+
+static int with_blocked(void *arg) {
+    enum { BLOCKED = 6 };
+    (void)arg;
+    for (int i = 0; i < BLOCKED; i++) {
+        CHECK_EQ(weft_go(blocks, NULL), 0);
+    }
+    weft_stats s;
+    do { /* all at once without a P, and nobody on his way in or out */
+        CHECK_EQ(weft_sleep(WEFT_MILLISECOND), 0);
+        s = read_stats();
+    } while (s.gs_blocked != BLOCKED || s.gs_running != 1);
+    CHECK_EQ(s.gs_created - s.gs_ended, BLOCKED + 1);
+    CHECK_EQ(s.gs_waiting + s.gs_runnable, 0);
+    CHECK_GE(s.handoff_blocked, BLOCKED);
+    CHECK_GE(s.handoff_blocked + s.handoff_computing, s.wake_sysmon);
+    CHECK_GE(s.threads, BLOCKED + 1 + 2);
+    atomic_store(&come_back, true);
+    UNTIL(read_stats().gs_ended == BLOCKED);
+    CHECK_EQ(read_stats().gs_blocked, 0);
+    return 0;
+}
+
+TEST(stats, blocked_ones) {
+    for (int procs = 1; procs <= 4; procs *= 2) {
+        weft_config c = config_of(procs);
+        atomic_store(&come_back, false);
+        CHECK_EQ(weft_run(with_blocked, NULL, &c, NULL), 0);
+    }
 }

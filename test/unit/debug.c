@@ -1,0 +1,219 @@
+/* unit/debug.c: what WEFT_DEBUG and weft_debug have the runtime say. */
+#include "test.h"
+#include "unit/world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what was said -------------------------------------------------------------------------------- */
+
+enum { MOST_LINES = 4000, MOST_TEXT = 400 };
+
+static struct {
+    pthread_mutex_t lock;
+    int n;
+    int levels[MOST_LINES];
+    char lines[MOST_LINES][MOST_TEXT];
+} said = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void hear(void *arg, int level, const char *line) {
+    (void)arg;
+    pthread_mutex_lock(&said.lock);
+    if (said.n < MOST_LINES) {
+        said.levels[said.n] = level;
+        snprintf(said.lines[said.n++], MOST_TEXT, "%s", line);
+    }
+    pthread_mutex_unlock(&said.lock);
+}
+
+static int heard(const char *part) {
+    int n = 0;
+    pthread_mutex_lock(&said.lock);
+    for (int i = 0; i < said.n; i++) {
+        n += strstr(said.lines[i], part) != NULL;
+    }
+    pthread_mutex_unlock(&said.lock);
+    return n;
+}
+
+static weft_config hearing(int procs) {
+    weft_config c = config_of(procs);
+    c.log = hear;
+    said.n = 0;
+    return c;
+}
+
+static int64_t clock_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * WEFT_SECOND + t.tv_nsec;
+}
+
+static void thread_sleep(int64_t ns) {
+    struct timespec t = {.tv_sec = ns / WEFT_SECOND, .tv_nsec = ns % WEFT_SECOND};
+    while (nanosleep(&t, &t) != 0) {
+    }
+}
+
+/* ---- words ---------------------------------------------------------------------------------------- */
+
+static int words(void *arg) {
+    weft__debug *d = &weft_current()->debug;
+    (void)arg;
+    static const char *const bad[] = {"schedtrac",     "schedtrace",        "schedtrace=",
+                                      "schedtrace=x",  "schedtrace=5x",     "schedtrace=-1",
+                                      "watchdog",      "watchdog=3600001",  "scheddetail=2",
+                                      "scheddetail= ", "watchdog=5,nosuch", " watchdog=5",
+                                      "watchdog=99999999999999999999"};
+    CHECK_EQ(weft_debug(NULL, NULL), -EINVAL);
+    for (size_t i = 0; i < WEFT_COUNT(bad); i++) {
+        CHECK_EQ(weft_debug(NULL, bad[i]), -EINVAL);
+    }
+    CHECK_EQ(d->schedtrace, 0);
+    CHECK_EQ(d->watchdog, 0);
+    CHECK_EQ(d->scheddetail, 0);
+    CHECK_EQ(weft_debug(NULL, "scheddetail,watchdog=3600000,,"), 0);
+    CHECK_EQ(d->watchdog, 3600 * WEFT_SECOND);
+    CHECK_EQ(d->scheddetail, 1);
+    CHECK_EQ(d->schedtrace, 0);
+    CHECK_EQ(weft_debug(NULL, "scheddetail=0,watchdog=0"), 0);
+    CHECK_EQ(weft_debug(NULL, ""), 0);
+    CHECK_EQ(d->watchdog, 0);
+    CHECK_EQ(d->scheddetail, 0);
+    CHECK_EQ(said.n, 0);
+    return 0;
+}
+
+TEST(debug, words) {
+    CHECK_EQ(weft_debug(NULL, "watchdog=5"), WEFT_ENORUNTIME);
+    weft_config c = hearing(1);
+    CHECK_EQ(weft_run(words, NULL, &c, NULL), 0);
+}
+
+static int look_at_words(void *arg) {
+    weft__debug *d = &weft_current()->debug;
+    *(int *)arg = (int)(d->watchdog / WEFT_MILLISECOND);
+    return 0;
+}
+
+TEST(debug, the_environment) {
+    int ms = 0;
+    weft_config c = hearing(1);
+    CHECK_EQ(setenv("WEFT_DEBUG", "watchdog=70,nosuch=3,scheddetail=7", 1), 0);
+    CHECK_EQ(weft_run(look_at_words, &ms, &c, NULL), 0); /* config_of: not read */
+    CHECK_EQ(ms, 0);
+    CHECK_EQ(said.n, 0);
+    c.flags &= ~(unsigned)WEFT_IGNORE_ENV;
+    CHECK_EQ(weft_run(look_at_words, &ms, &c, NULL), 0);
+    CHECK_EQ(ms, 70);
+    CHECK_EQ(said.n, 2);
+    CHECK_STR(said.lines[0], "WEFT_DEBUG: unknown word \"nosuch=3\"; known are schedtrace=MS, "
+                             "scheddetail, watchdog=MS");
+    CHECK_STR(said.lines[1], "WEFT_DEBUG: \"scheddetail=7\": scheddetail is what can be said");
+    CHECK_EQ(said.levels[0], WEFT_LOG_WARNING);
+    CHECK_EQ(unsetenv("WEFT_DEBUG"), 0);
+}
+
+/* ---- schedtrace ----------------------------------------------------------------------------------- */
+
+static atomic_bool stop;
+
+static int waits(void *arg) {
+    (void)arg;
+    while (!atomic_load(&stop)) {
+        weft_sleep(WEFT_MILLISECOND);
+    }
+    return 0;
+}
+
+static int traced(void *arg) {
+    (void)arg;
+    CHECK_EQ(weft_go(waits, NULL), 0);
+    CHECK_EQ(weft_sleep(20 * WEFT_MILLISECOND), 0);
+    CHECK_EQ(heard("sched "), 0); /* off */
+    CHECK_EQ(weft_debug(NULL, "schedtrace=2"), 0);
+    UNTIL(heard("sched ") >= 3);
+    CHECK_EQ(heard("sched "), heard(" ms: procs=2 idle="));
+    CHECK_EQ(heard("  P "), 0);
+    CHECK_EQ(weft_debug(NULL, "scheddetail"), 0);
+    UNTIL(heard("  P 0: ") >= 2 && heard("  P 1: ") >= 2 && heard("  thread ") >= 1);
+    CHECK_EQ(weft_debug(NULL, "schedtrace=0"), 0);
+    CHECK_EQ(weft_sleep(20 * WEFT_MILLISECOND), 0); /* one may be under way */
+    int n = heard("sched ");
+    CHECK_EQ(weft_sleep(50 * WEFT_MILLISECOND), 0);
+    CHECK_EQ(heard("sched "), n);
+    atomic_store(&stop, true);
+    return 0;
+}
+
+TEST(debug, schedtrace) {
+    weft_config c = hearing(2);
+    CHECK_EQ(weft_run(traced, NULL, &c, NULL), 0);
+}
+
+/* ---- the watchdog --------------------------------------------------------------------------------- */
+
+static atomic_int ended;
+
+static int blocks(void *arg) {
+    (void)arg;
+    weft_set_name("blocker");
+    thread_sleep(150 * WEFT_MILLISECOND);
+    weft_sleep(WEFT_MILLISECOND);
+    atomic_fetch_add(&ended, 1);
+    return 0;
+}
+
+static int computes(void *arg) {
+    int64_t end = clock_now() + 150 * WEFT_MILLISECOND;
+    (void)arg;
+    weft_set_name("computer");
+    while (clock_now() < end) {
+    }
+    weft_sleep(WEFT_MILLISECOND);
+    atomic_fetch_add(&ended, 1);
+    return 0;
+}
+
+static int parks_often(void *arg) {
+    (void)arg;
+    weft_set_name("innocent");
+    while (atomic_load(&ended) < 2) {
+        weft_sleep(100 * WEFT_MICROSECOND);
+        weft_yield();
+    }
+    return 0;
+}
+
+static int watched(void *arg) {
+    (void)arg;
+    CHECK_EQ(weft_go(parks_often, NULL), 0);
+    for (int round = 0; round < 2; round++) {
+        atomic_store(&ended, 0);
+        CHECK_EQ(weft_go(blocks, NULL), 0);
+        CHECK_EQ(weft_go(computes, NULL), 0);
+        UNTIL(atomic_load(&ended) == 2);
+        if (round == 0) {
+            CHECK_EQ(heard("watchdog"), 0); /* off */
+            CHECK_EQ(weft_go(parks_often, NULL), 0);
+            CHECK_EQ(weft_debug(NULL, "watchdog=60"), 0);
+        }
+    }
+    UNTIL(heard("watchdog: ") >= 2);
+    return 0;
+}
+
+static void watch(int procs, unsigned flags) {
+    weft_config c = hearing(procs);
+    c.flags |= flags;
+    CHECK_EQ(weft_run(watched, NULL, &c, NULL), 0);
+    CHECK_EQ(heard("(blocker), started at "), 1);
+    CHECK_EQ(heard(": has blocked for "), 1);
+    CHECK_EQ(heard("(computer), started at "), 1);
+    CHECK_EQ(heard("innocent"), 0);
+}
+
+TEST(debug, watchdog) { watch(2, 0); }
+TEST(debug, watchdog_of_one) { watch(1, 0); }
+TEST(debug, watchdog_exclusive) { watch(2, WEFT_EXCLUSIVE); }
