@@ -44,7 +44,9 @@ typedef struct weft_config {
     size_t size;
     const char *name; /* in dumps and thread names; default "weft" */
     unsigned flags;   /* enum weft_config_flags */
-    int procs;        /* Ps; 0: WEFT_PROCS, else allowed CPUs and cgroup quota */
+    /* Ps; 0: WEFT_PROCS, else allowed CPUs and cgroup quota, followed about once a second while there
+       is work */
+    int procs;
     /* threads that run green threads, those inside blocked calls too; 0: 512. At the bound Gs wait.
        Two more are weft's own. -EINVAL if less than procs + 1 */
     int max_threads;
@@ -153,7 +155,7 @@ WEFT_API void weft_trigger_free(weft_trigger *t);
    that has been made since. NULL is fine */
 WEFT_API int weft_procs(weft_runtime *rt); /* - any: how many Ps; WEFT_ENORUNTIME */
 WEFT_API int weft_set_procs(weft_runtime *rt, int n);
-/* P any: n Ps from here on; 0: the default again. 0, also if nothing changes. On return no P that goes runs
+/* P any: n Ps from here on; 0: the default again, as in weft_config. 0, also if nothing changes. On return no P that goes runs
    a green thread: who computes or blocks there keeps its thread and loses the P, as ever. What was queued
    runs on the others; timers and sockets do not notice. -EINVAL (negative, over 1024, or not below
    max_threads), -ENOMEM and nothing has changed, WEFT_ENORUNTIME. With WEFT_EXCLUSIVE, where no P is

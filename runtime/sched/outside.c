@@ -88,6 +88,7 @@ void weft__outside_look(weft__r *r) {
     int64_t due = earlier_of(weft__triggers_run(r), stop_round(r));
     due = earlier_of(due, weft__schedtrace_look(r));
     weft__watchdog_say(r);
+    weft__follow(r);
     r->helper_due = earlier_of(due, look_for_dead(r));
 }
 

@@ -22,7 +22,10 @@
  *   Z3  The timers of a P that is set aside stay where they are: in every scan for the earliest time, and
  *       each such heap is looked after by the P whose index is the same modulo nprocs. One-shots that
  *       are armed again go elsewhere by themselves. So no timer is moved, and none can be lost in a move.
- *   Z4  Who waits here has been counted in `users` (the runtime stays, and is not taken for dead).
+ *   Z4  Where the default is in force, what it is made of (CPUs allowed, quotas of control groups) is looked
+ *       at again once a second while the runtime works: read by sysmon, with descriptors of its own; asked
+ *       for by the maker's thread, which may allocate and does not wait.
+ *   Z5  Who waits here has been counted in `users` (the runtime stays, and is not taken for dead).
  */
 #include <string.h>
 
@@ -30,10 +33,11 @@
 
 struct weft__resize_request {
     struct weft__resize_request *next;
-    weft__waiter w;
-    int n;
+    weft__waiter w; /* without a G nobody waits */
+    int n;          /* 0: not in use */
     weft__p **fresh; /* records that may be needed; taken from the end */
     int nfresh;
+    size_t room;        /* of fresh */
     weft__order *order; /* for n records; NULL once taken */
     bool begun;
 };
@@ -250,6 +254,10 @@ static bool goes_on(weft__r *r, struct weft__resize_request *q) {
 /* Nothing of the request is touched behind `done`. */
 static void tell(struct weft__resize_request *q) {
     weft__g *g = q->w.g;
+    if (g == NULL) {
+        atomic_store_explicit(&q->w.done, 1, memory_order_release);
+        return;
+    }
     weft__won won = weft__waiter_claim(&q->w); /* nobody else claims it */
     atomic_store_explicit(&q->w.done, 1, memory_order_release);
     if (won == WEFT__WON_READY) {
@@ -295,7 +303,8 @@ static int prepare(weft__r *r, struct weft__resize_request *q) {
         return 0;
     }
     q->order = weft__order_new((uint32_t)q->n);
-    q->fresh = weft__mem_zalloc((size_t)more * sizeof *q->fresh);
+    q->room = (size_t)more;
+    q->fresh = weft__mem_zalloc(q->room * sizeof *q->fresh);
     for (int i = 0; q->fresh != NULL && i < more; i++) {
         q->fresh[i] = weft__p_new(r);
         q->nfresh += q->fresh[i] != NULL;
@@ -303,17 +312,16 @@ static int prepare(weft__r *r, struct weft__resize_request *q) {
     return q->order != NULL && q->nfresh == more ? 0 : -ENOMEM;
 }
 
-static void clean_up(struct weft__resize_request *q, size_t had) {
+static void clean_up(struct weft__resize_request *q) {
     for (int i = 0; i < q->nfresh; i++) {
         weft__p_free(q->fresh[i]);
     }
-    weft__mem_free(q->fresh, had * sizeof *q->fresh);
+    weft__mem_free(q->fresh, q->room * sizeof *q->fresh);
     weft__order_free(q->order);
+    *q = (struct weft__resize_request){0};
 }
 
-/* Inside; returns the M that it comes back on. */
-static weft__m *hand_in(weft__m *m, weft__r *r, struct weft__resize_request *q, const void *site) {
-    weft__waiter_init(&q->w, m->g, weft__park_begin(m->g, false), NULL);
+static void hand_in(weft__r *r, struct weft__resize_request *q) {
     weft__lock_take(&r->resize_lock);
     struct weft__resize_request **at = &r->resize_q;
     while (*at != NULL) {
@@ -325,32 +333,39 @@ static weft__m *hand_in(weft__m *m, weft__r *r, struct weft__resize_request *q, 
     weft__fence_full();
     weft__sysmon_wake(r);
     weft__note_wake(&r->sysmon_note); /* out of a short nap, too */
+}
+
+/* Inside; returns the M that it comes back on. */
+static weft__m *hand_in_and_wait(weft__m *m, weft__r *r, struct weft__resize_request *q,
+                                 const void *site) {
+    weft__waiter_init(&q->w, m->g, weft__park_begin(m->g, false), NULL);
+    hand_in(r, q);
     weft__cause cause;
     m = weft__park_free(m, INT64_MAX, WEFT__WAIT_PROCS, r, site, &cause);
     weft__waiter_await(&q->w);
     return m;
 }
 
+/* What max_threads leaves of n. */
+static int most_of(weft__r *r, int n) {
+    return n < r->cfg.max_threads ? n : r->cfg.max_threads - 1;
+}
+
 static int resize(weft__r *r, int n, const void *site) {
     if (n < 0 || n > WEFT__MOST_PROCS || n >= r->cfg.max_threads) {
         return -EINVAL;
     }
-    struct weft__resize_request q = {.n = n};
-    if (n == 0) {
-        int most = r->cfg.max_threads - 1;
-        q.n = weft__default_procs(r);
-        q.n = q.n < most ? q.n : most;
-    }
+    struct weft__resize_request q = {.n = n != 0 ? n : most_of(r, weft__default_procs(r))};
+    atomic_store(&r->follows, n == 0 && r->default_procs == 0);
     int err = prepare(r, &q);
-    size_t had = (size_t)q.nfresh;
     if (err == 0) {
         weft__m *m = weft__enter();
         weft__abroad_begin(m, r);
-        m = hand_in(m, r, &q, site);
+        m = hand_in_and_wait(m, r, &q, site);
         weft__abroad_end(m, r);
         weft__leave(m);
     }
-    clean_up(&q, had);
+    clean_up(&q);
     return err;
 }
 
@@ -369,4 +384,51 @@ WEFT_API int weft_set_procs(weft_runtime *rt, int n) {
     int err = resize(r, n, site);
     atomic_fetch_sub(&r->users, 1);
     return err;
+}
+
+/* ---- the default is followed ---------------------------------------------------------------------- */
+
+static const int64_t FOLLOW_EVERY = WEFT_SECOND;
+
+void weft__follow_look(weft__r *r, int64_t now) {
+    if (!atomic_load_explicit(&r->follows, memory_order_relaxed) ||
+        now - r->follow_looked < FOLLOW_EVERY) {
+        return;
+    }
+    r->follow_looked = now;
+    int n = most_of(r, weft__default_procs(r));
+    if (n != weft__nprocs(r)) {
+        atomic_store(&r->follow_to, n);
+        weft__note_wake(&r->maker_note);
+    }
+}
+
+void weft__follow(weft__r *r) {
+    if (atomic_load(&r->follow_to) == 0) {
+        return;
+    }
+    struct weft__resize_request *q = r->follow;
+    if (q == NULL && (q = r->follow = weft__mem_zalloc(sizeof *q)) == NULL) {
+        return;
+    }
+    if (atomic_load_explicit(&q->w.done, memory_order_acquire) != 0) {
+        clean_up(q);
+    }
+    if (q->n != 0) {
+        return; /* the last one is under way; sysmon will look again */
+    }
+    q->n = atomic_exchange(&r->follow_to, 0);
+    if (!atomic_load(&r->follows) || prepare(r, q) != 0) {
+        clean_up(q);
+        return;
+    }
+    hand_in(r, q);
+}
+
+/* The threads that used it have ended. */
+void weft__follow_end(weft__r *r) {
+    if (r->follow != NULL) {
+        clean_up(r->follow);
+        weft__mem_free(r->follow, sizeof *r->follow);
+    }
 }

@@ -109,6 +109,7 @@ static int fill_config(weft__r *r, const weft_config *in, bool started) {
     read_env(r, c);
     if (c->procs == 0) {
         c->procs = weft__default_procs(r);
+        atomic_store(&r->follows, true);
     }
     c->max_threads =
         c->max_threads != 0 ? c->max_threads : (c->procs + 1 > 512 ? c->procs + 1 : 512);
@@ -179,6 +180,7 @@ static void free_parts(weft__r *r) {
     for (int i = 0; i < weft__nps(r); i++) {
         weft__p_free(r->ps[i]);
     }
+    weft__follow_end(r);
     if (r->stacks != NULL) {
         weft__hook_stacks_go(r);
         weft__g_free_all(r);

@@ -427,6 +427,11 @@ struct weft_runtime {
     struct weft__resize_request *resize_q; /* resize_lock: who waits in weft_set_procs */
     struct weft__resize_request *resize;   /* sysmon's: the one under way */
     _Atomic uint32_t resizes;              /* of both */
+    /* the default is followed: resize.c */
+    _Atomic bool follows;
+    _Atomic int follow_to;               /* 0: as it is */
+    int64_t follow_looked;               /* sysmon's */
+    struct weft__resize_request *follow; /* the maker thread's */
 
     _Atomic uint32_t sysmon_sleep
         __attribute__((aligned(WEFT__LINE))); /* enum weft__sysmon_sleep; seldom written */
@@ -792,6 +797,9 @@ void weft__p_heed(weft__m *m);         /* m's P is to change */
 void weft__p_changes(weft__p *p);      /* in the caller's hands: all but RETIRE is done */
 void weft__p_set_aside(weft__p *p);    /* in the caller's hands: RETIRE */
 bool weft__resize_step(weft__r *r);    /* by sysmon. True: one is under way */
+void weft__follow_look(weft__r *r, int64_t now); /* by sysmon */
+void weft__follow(weft__r *r);                   /* by the maker's thread */
+void weft__follow_end(weft__r *r);
 int64_t weft__timers_of(weft__r *r, weft__p *p); /* the earliest time that p is to look after */
 int weft__maker_start(weft__r *r);
 void weft__maker_stop(weft__r *r); /* and joins it; no M is made any more */

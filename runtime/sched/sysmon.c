@@ -451,6 +451,7 @@ static void *body(void *arg) {
             continue; /* done, by what was taken in this round */
         }
         weft__watchdog_look(r, now);
+        weft__follow_look(r, now);
         trim(s, now);
         calm = calm && !resizing && !weft__work_waits(r);
         s->resizing = resizing ? s->resizing + 1 : 0;

@@ -108,6 +108,43 @@ static int procs_on_one_cpu(void) {
     return n;
 }
 
+/* ---- the default is followed ------------------------------------------------------------------------ */
+
+static void expect_procs(int n) {
+    while (weft_procs(NULL) != n) { /* there is work: it is looked at */
+        CHECK_EQ(weft_sleep(MS), 0);
+    }
+}
+
+static int follow(void *arg) {
+    (void)arg;
+    int all = weft_procs(NULL);
+    version_2("50000 100000\n");
+    expect_procs(1);
+    version_2("max 100000\n");
+    expect_procs(all);
+    CHECK_EQ(weft_set_procs(NULL, all + 2), 0); /* not the default any more */
+    version_2("50000 100000\n");
+    CHECK_EQ(weft_sleep(1500 * MS), 0);
+    CHECK_EQ(weft_procs(NULL), all + 2);
+    CHECK_EQ(weft_set_procs(NULL, 0), 0);
+    CHECK_EQ(weft_procs(NULL), 1);
+    version_2("max 100000\n");
+    expect_procs(all);
+    return 0;
+}
+
+TEST_IN(field, quota_is_followed, 60) {
+    if (!offers_thread_state() || allowed() == 1) {
+        test_skip("no quota is seen without /proc, and none changes anything on one CPU");
+    }
+    unsetenv("WEFT_PROCS");
+    new_root();
+    version_2("max 100000\n");
+    CHECK_EQ(weft_run(follow, NULL, NULL, NULL), 0);
+    drop_root();
+}
+
 TEST_IN(field, C68, 60) {
     unsetenv("WEFT_PROCS");
     new_root(); /* empty: whatever this machine's own limits are */
