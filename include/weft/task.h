@@ -34,6 +34,13 @@ WEFT_API void weft_unlock_thread(void); /* - any */
 WEFT_API void weft_block_begin(void); /* - any: hint: the next call blocks, hand the P off now */
 WEFT_API void weft_block_end(void);   /* P any: takes a P again, as any call that may park would */
 
+WEFT_API WEFT_CHECK int weft_offload(weft_fn fn, void *arg, int *result);
+/* P any ctx: runs fn here, without a P, as one of at most max_threads / 2 at a time; the others wait in
+   line. For many calls that block for long: each takes a thread, and with max_threads of them in plain calls
+   nobody else runs. 0, and fn's result in *result, which may be NULL; else fn was not run: -EINVAL (NULL),
+   -ECANCELED while it waited. A fn that has begun is waited for: arg may be on the stack. Under
+   WEFT_EXCLUSIVE others run meanwhile. On a plain thread it is a call */
+
 /* Plain errno does not survive a park: the G may wake on another thread, and the compiler may have
    kept the address. */
 WEFT_API int weft_errno(void);       /* - any: errno of the thread we are on now */

@@ -75,6 +75,10 @@ static void fill(weft__r *r, weft_stats *s) {
     s->gs_blocked = strays > 0 ? (uint64_t)strays : 0;
     s->gs_blocked = s->gs_blocked < s->gs_running ? s->gs_blocked : s->gs_running;
     s->gs_running -= s->gs_blocked;
+    weft__lock_take(&r->offload_lock);
+    s->offload_queued = r->offload_queued;
+    s->offload_running = r->offloads;
+    weft__lock_drop(&r->offload_lock);
     s->wake_sysmon = atomic_load(&r->wake_sysmon);
     s->handoff_blocked = atomic_load(&r->handoff_blocked);
     s->handoff_computing = atomic_load(&r->handoff_computing);

@@ -42,6 +42,7 @@ const char *const weft__reason_text[WEFT__REASONS] = {
     [WEFT__WAIT_CALL] = "call",
     [WEFT__WAIT_TRIGGER] = "trigger's function",
     [WEFT__WAIT_PROCS] = "number of Ps",
+    [WEFT__WAIT_OFFLOAD] = "turn to offload",
 };
 
 /* A stop is about: waker and stop settle it by the word. */

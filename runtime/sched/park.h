@@ -24,10 +24,6 @@ typedef struct weft__waiter {
     bool linked;           /* in a waitq; under the source's lock */
 } weft__waiter;
 
-typedef struct weft__waitq {
-    weft__waiter *head, *tail;
-} weft__waitq;
-
 WEFT__ALWAYS_INLINE void weft__waitq_push(weft__waitq *q, weft__waiter *w) {
     w->next = NULL;
     w->prev = q->tail;

@@ -119,6 +119,7 @@ typedef enum weft__reason {
     WEFT__WAIT_CALL,
     WEFT__WAIT_TRIGGER,
     WEFT__WAIT_PROCS,
+    WEFT__WAIT_OFFLOAD,
     WEFT__REASONS
 } weft__reason;
 extern const char *const weft__reason_text[WEFT__REASONS];
@@ -365,6 +366,9 @@ struct weft__m {
 };
 
 /* ---- R ----------------------------------------------------------------------------------------- */
+typedef struct weft__waitq {
+    struct weft__waiter *head, *tail; /* park.h */
+} weft__waitq;
 /* What WEFT_DEBUG and weft_debug have switched on: debug.c. */
 typedef struct weft__debug {
     _Atomic int64_t schedtrace, watchdog; /* ns; 0: off */
@@ -466,6 +470,11 @@ struct weft_runtime {
     bool catches_overflow;
     _Atomic uint32_t
         users; /* threads inside that hold no G of it: submitters, wakers from outside */
+
+    /* offload.c */
+    weft__lock offload_lock;
+    weft__waitq offload_q;             /* offload_lock */
+    uint32_t offloads, offload_queued; /* offload_lock: slots taken; who waits for one */
 
     /* what is said aloud: debug.c, watchdog.c */
     weft__debug debug;
