@@ -139,6 +139,7 @@ static void make(weft__r *r) {
         give_up(r, -ENOMEM);
         return;
     }
+    m->fresh = true;
     int err = weft__thread_start(&m->pthread, NULL, m_body, m);
     if (err != 0) {
         weft__lock_take(&r->lock);

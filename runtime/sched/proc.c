@@ -124,6 +124,7 @@ static weft__p *waiting_p(weft__r *r) {
     weft__p *p = r->make_list;
     if (p != NULL) {
         r->make_list = p->link;
+        r->make_len--;
     }
     return p;
 }
@@ -141,6 +142,7 @@ static bool unlink_p(weft__p **at, weft__p *p) {
 /* Under the lock: takes p, if it is idle, or waits for an M, which finds nothing then. */
 enum weft__p_was weft__p_fetch(weft__r *r, weft__p *p) {
     if (unlink_p(&r->make_list, p)) {
+        r->make_len--;
         return WEFT__P_WAITED;
     }
     if (!unlink_p(&r->pidle, p)) {
@@ -155,7 +157,8 @@ enum weft__p_was weft__p_fetch(weft__r *r, weft__p *p) {
 void weft__not_made(weft__r *r) {
     weft__lock_take(&r->lock);
     r->nm--;
-    weft__p *p = waiting_p(r);
+    r->ncoming--;
+    weft__p *p = r->make_len > r->ncoming ? waiting_p(r) : NULL;
     if (p == NULL || to_idle_m(r, p, p->make_spinning)) {
         if (p == NULL) {
             weft__lock_drop(&r->lock);
@@ -168,9 +171,28 @@ void weft__not_made(weft__r *r) {
     no_m(r, p, p->make_spinning);
 }
 
-/* Gives P to an idle M, or has one made. The lock is held and dropped here. */
+/* Under the lock: P waits for any M. There is one to come for each that waits. */
+static void let_wait(weft__r *r, weft__p *p, bool spinning) {
+    p->make_spinning = spinning;
+    p->link = r->make_list;
+    r->make_list = p;
+    r->make_len++;
+}
+
+void weft__order_m(weft__r *r) {
+    r->nm++; /* counted from here, so that nobody takes the program for dead */
+    r->ncoming++;
+    r->make_count++;
+}
+
+/* Gives P to an idle M, or to one that comes. The lock is held and dropped here. */
 void weft__startm(weft__r *r, weft__p *p, bool spinning) {
     if (to_idle_m(r, p, spinning)) {
+        return;
+    }
+    if (r->ncoming > r->make_len) { /* a spare, for instance */
+        let_wait(r, p, spinning);
+        weft__lock_drop(&r->lock);
         return;
     }
     if ((int)(r->nm - atomic_load(&r->nlocked)) >= r->cfg.max_threads) {
@@ -180,11 +202,8 @@ void weft__startm(weft__r *r, weft__p *p, bool spinning) {
         no_m(r, p, spinning);
         return;
     }
-    r->nm++; /* counted from here, so that nobody takes the program for dead */
-    r->make_count++;
-    p->make_spinning = spinning;
-    p->link = r->make_list;
-    r->make_list = p;
+    weft__order_m(r);
+    let_wait(r, p, spinning);
     weft__lock_drop(&r->lock);
     weft__note_wake(&r->maker_note);
 }
@@ -792,6 +811,10 @@ void weft__m_sleep(weft__m *m, weft__verdict v) {
 static void stopm(weft__m *m) {
     weft__r *r = m->r;
     weft__lock_take(&r->lock);
+    if (m->fresh) {
+        m->fresh = false;
+        r->ncoming--;
+    }
     if (shall_leave(m) || take_waiting_p(m) || (atomic_load(&r->m_wanted) && get_idle_p(m, true))) {
         weft__lock_drop(&r->lock);
         return;

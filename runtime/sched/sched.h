@@ -344,6 +344,7 @@ struct weft__m {
     bool parked;                 /* on the idle list; sched.lock */
     bool waits_locked;           /* for the P of the G that is locked to it; sched.lock */
     _Atomic bool asleep;         /* either; written under sched.lock, false before the wake */
+    bool fresh;                  /* made, and has not looked for a P yet */
     bool tainted;                /* a G has ended while locked to it: it runs no other */
     weft__g *locked;             /* the G that is locked to this thread */
     weft__g *aside;              /* picked for a direct switch, but locked to its thread */
@@ -399,6 +400,8 @@ struct weft_runtime {
     uint32_t nm;                /* lock: Ms alive or ordered from the maker */
     weft__m *allm;              /* lock; never shrinks before the stop */
     weft__p *make_list;         /* lock: Ps that wait for any M to come */
+    uint32_t make_len;          /* lock: of make_list; never more than ncoming */
+    uint32_t ncoming;           /* lock: Ms ordered that have not come yet */
     bool make_stop;             /* lock */
     uint32_t make_count;        /* lock: Ms ordered from the maker, who has not begun with them */
     weft__m *mgone;             /* lock: their threads end, the maker joins them */
@@ -621,6 +624,7 @@ void weft__schedule(
 void weft__wakep(weft__r *r, _Atomic uint64_t *cause);
 void weft__not_made(weft__r *r); /* the maker has failed to make an M that was ordered */
 void weft__startm(weft__r *r, weft__p *p, bool spinning); /* lock held, dropped */
+void weft__order_m(weft__r *r); /* lock held: then wake the maker */
 bool weft__regain(weft__m *m);             /* an idle P, the one it lost before others */
 bool weft__work_waits(weft__r *r);         /* in any queue */
 void weft__flush_queue(weft__p *p);        /* an idle P's queue is empty */

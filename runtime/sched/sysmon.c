@@ -215,12 +215,11 @@ static void look_at_late(struct sysmon *s, int64_t now) {
 static void order_spare(weft__r *r) {
     weft__lock_take(&r->lock);
     int strays = (int)atomic_load(&r->nstrays) + (int)r->nmlocked;
-    bool order = r->midle == NULL && r->make_count == 0 && !r->make_stop &&
+    bool order = r->midle == NULL && r->ncoming == 0 && !r->make_stop &&
                  (int)r->nm - strays <= weft__nprocs(r) &&
                  (int)(r->nm - atomic_load(&r->nlocked)) < r->cfg.max_threads;
     if (order) {
-        r->nm++;
-        r->make_count++;
+        weft__order_m(r);
     }
     weft__lock_drop(&r->lock);
     if (order) {
