@@ -1,6 +1,9 @@
 /* Looks at what changes meanwhile: what may be seen torn is text of a bounded length, and figures. */
 #ifndef WEFT__RACY_H
 #define WEFT__RACY_H
+
+#include "base/base.h"
+
 #ifdef WEFT__TSAN
 void AnnotateIgnoreReadsBegin(const char *file, int line);
 void AnnotateIgnoreReadsEnd(const char *file, int line);

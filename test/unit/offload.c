@@ -104,11 +104,13 @@ static int goes_in_turn(void *arg) {
     return 0;
 }
 
+static int one = 1;
+
 static int line(void *arg) {
     enum { MANY = 30 };
     static int number[MANY];
     (void)arg;
-    CHECK_EQ(weft_go(offloads, &(int){1}), 0);
+    CHECK_EQ(weft_go(offloads, &one), 0);
     UNTIL(atomic_load(&inside) == 1);
     for (int i = 0; i < MANY; i++) {
         number[i] = i;
@@ -136,7 +138,7 @@ static int is_cut_off(void *arg) {
 
 static int stopped(void *arg) {
     (void)arg;
-    CHECK_EQ(weft_go(offloads, &(int){1}), 0);
+    CHECK_EQ(weft_go(offloads, &one), 0);
     UNTIL(atomic_load(&inside) == 1);
     for (int i = 0; i < 5; i++) {
         CHECK_EQ(weft_go(is_cut_off, NULL), 0);
