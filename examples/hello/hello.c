@@ -35,6 +35,4 @@ static int app(int argc, char **argv) {
     return 0;
 }
 
-int main(int argc, char **argv) {
-    return weft_main(argc, argv, app);
-}
+int main(int argc, char **argv) { return weft_main(argc, argv, app); }

@@ -33,7 +33,7 @@ typedef struct weft_stats {
     /* Ps taken from a thread that slept in user code, that computed for long, or given up by
        weft_block_begin; and those of the first two whose G was back within 20 us. */
     uint64_t handoff_blocked, handoff_computing, handoff_hint, handoff_false;
-    uint64_t gs_blocked;  /* now: on a thread without a P; not in gs_running */
+    uint64_t gs_blocked;                      /* now: on a thread without a P; not in gs_running */
     uint64_t offload_queued, offload_running; /* now: weft_offload */
     uint64_t wake_sysmon; /* threads woken or made for a P that was taken from another */
 } weft_stats;

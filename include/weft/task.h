@@ -31,8 +31,8 @@ WEFT_API void weft_set_name(const char *fmt, ...) WEFT_PRINTF(1, 2);
    thread, and for an unlock too many, nothing happens */
 WEFT_API void weft_lock_thread(void);   /* - any: nests */
 WEFT_API void weft_unlock_thread(void); /* - any */
-WEFT_API void weft_block_begin(void); /* - any: hint: the next call blocks, hand the P off now */
-WEFT_API void weft_block_end(void);   /* P any: takes a P again, as any call that may park would */
+WEFT_API void weft_block_begin(void);   /* - any: hint: the next call blocks, hand the P off now */
+WEFT_API void weft_block_end(void); /* P any: takes a P again, as any call that may park would */
 
 WEFT_API WEFT_CHECK int weft_offload(weft_fn fn, void *arg, int *result);
 /* P any ctx: runs fn here, without a P, as one of at most max_threads / 2 at a time; the others wait in

@@ -168,9 +168,8 @@ static void say_sched(weft__r *r, int64_t now) {
         "sched %lld ms: procs=%d idle=%u spinning=%u polling=%u threads=%u idle=%u without_p=%d "
         "locked_waiting=%u timers=%u injected=%d global=%u queues=[",
         (long long)((now - r->started_at) / WEFT_MILLISECOND), procs, atomic_load(&r->npidle),
-        atomic_load(&r->nmspinning), atomic_load(&r->polling), nm, nmidle,
-        atomic_load(&r->nstrays), waiting, timers, atomic_load(&r->inject) != NULL,
-        atomic_load(&r->globq_len));
+        atomic_load(&r->nmspinning), atomic_load(&r->polling), nm, nmidle, atomic_load(&r->nstrays),
+        waiting, timers, atomic_load(&r->inject) != NULL, atomic_load(&r->globq_len));
     for (int i = 0; i < procs && l.len < sizeof l.text - 16; i++) {
         put(&l, "%s%u", i > 0 ? " " : "", queued(r->ps[i]));
     }

@@ -73,7 +73,8 @@ void weft__m_end(weft__m *m) {
     weft__ctx_fini(&m->g0.ctx);
 #endif
     weft__eh_end(m);
-    atomic_store_explicit(&m->incall, 0, memory_order_release); /* a retaker sees that it has no P */
+    atomic_store_explicit(&m->incall, 0,
+                          memory_order_release); /* a retaker sees that it has no P */
     weft__m_set_self(NULL);
 }
 

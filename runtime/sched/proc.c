@@ -622,7 +622,8 @@ static weft__g *steal_work(weft__m *m) {
         }
     }
     int64_t nap = NAP_FIRST;
-    for (int misses = offered ? 0 : NAP_MISSES; misses < NAP_MISSES && !shall_leave(m) && weft__change_of(m->p) == 0;) {
+    for (int misses = offered ? 0 : NAP_MISSES;
+         misses < NAP_MISSES && !shall_leave(m) && weft__change_of(m->p) == 0;) {
         nap_for(m, nap);
         nap = nap * 2 < NAP_LONGEST ? nap * 2 : NAP_LONGEST;
         weft__g *g = look(m);

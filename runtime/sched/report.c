@@ -13,8 +13,8 @@ void weft__say(weft__r *r, int level, const char *line) {
         return;
     }
     char out[1100];
-    int n = snprintf(out, sizeof out, "%s%s\n", strncmp(line, "weft:", 5) == 0 ? "" : "weft: ",
-                     line);
+    int n =
+        snprintf(out, sizeof out, "%s%s\n", strncmp(line, "weft:", 5) == 0 ? "" : "weft: ", line);
     ssize_t w = write(STDERR_FILENO, out, (size_t)n < sizeof out ? (size_t)n : sizeof out - 1);
     (void)w;
 }

@@ -33,8 +33,8 @@
 
 struct weft__resize_request {
     struct weft__resize_request *next;
-    weft__waiter w; /* without a G nobody waits */
-    int n;          /* 0: not in use */
+    weft__waiter w;  /* without a G nobody waits */
+    int n;           /* 0: not in use */
     weft__p **fresh; /* records that may be needed; taken from the end */
     int nfresh;
     size_t room;        /* of fresh */

@@ -283,13 +283,13 @@ struct weft__p {
     _Atomic uint32_t head __attribute__((aligned(WEFT__LINE))); /* taken from by compare-and-swap */
     _Atomic(weft__g *) ring[WEFT__RING];
 
-    _Atomic bool solo; /* the runtime has one P: nobody steals here, and taking needs no locked
+    _Atomic bool solo;      /* the runtime has one P: nobody steals here, and taking needs no locked
         operation. Written by the holder, or by who has it in his hands; others only look */
     _Atomic uint8_t change; /* enum weft__p_change: asked of whoever has it. resize.c */
     bool gone;              /* in no list, run by nobody; under sched.lock */
     weft__p *link;          /* idle list, maker's list; under sched.lock */
     uint32_t *seen_ticks;   /* of every other P, at the holder's last try to steal its runnext */
-    bool make_spinning;   /* in the maker's list: the M to be made begins as a spinner */
+    bool make_spinning;     /* in the maker's list: the M to be made begins as a spinner */
     weft__pstats stats;
 } __attribute__((aligned(WEFT__LINE)));
 
@@ -312,7 +312,7 @@ enum {
 
 /* weft__m.ticket: see handoff.c. */
 enum {
-    WEFT__PEACE = 1, /* always up; 0: a forked child, whose copy of the word was wiped */
+    WEFT__PEACE = 1,  /* always up; 0: a forked child, whose copy of the word was wiped */
     WEFT__REVOKE = 2, /* this M shall let its P go; stays up while it runs user code without one */
     WEFT__LOCKED = 4  /* its G is locked to it: parks go by g0. No request */
 };
@@ -384,7 +384,7 @@ struct weft_runtime {
     weft__p **ps;       /* room for WEFT__MOST_PROCS */
     _Atomic(weft__order *) order;
     int default_procs; /* what WEFT_PROCS asked for; 0: count the CPUs */
-    weft__tset *tset; /* of adders without a P; owned by nobody, in every scan */
+    weft__tset *tset;  /* of adders without a P; owned by nobody, in every scan */
     weft__stacks *stacks;
     weft__poller *poller;
     bool started; /* weft_start, not weft_run */
@@ -484,7 +484,8 @@ struct weft_runtime {
     int64_t started_at;
     int64_t trace_due; /* the maker thread's */
     weft__lock overlong_lock;
-    struct weft__overlong { /* overlong_lock, as all here: found by sysmon, said by the maker's thread */
+    struct
+        weft__overlong { /* overlong_lock, as all here: found by sysmon, said by the maker's thread */
         weft__g *g;
         uint64_t id;
         long thread;
@@ -624,7 +625,7 @@ void weft__schedule(
 void weft__wakep(weft__r *r, _Atomic uint64_t *cause);
 void weft__not_made(weft__r *r); /* the maker has failed to make an M that was ordered */
 void weft__startm(weft__r *r, weft__p *p, bool spinning); /* lock held, dropped */
-void weft__order_m(weft__r *r); /* lock held: then wake the maker */
+void weft__order_m(weft__r *r);                           /* lock held: then wake the maker */
 bool weft__regain(weft__m *m);             /* an idle P, the one it lost before others */
 bool weft__work_waits(weft__r *r);         /* in any queue */
 void weft__flush_queue(weft__p *p);        /* an idle P's queue is empty */
@@ -667,7 +668,7 @@ void weft__g_exit(weft__m *m, int result) WEFT__NORETURN;
 int weft__g_start_copy(weft__m *m, weft__r *r, weft_fn fn, const void *arg, size_t bytes,
                        const void *site);
 void weft__gfree_rotate(weft__p *p);
-void weft__gfree_give(weft__p *p); /* all of its cache goes to the runtime */
+void weft__gfree_give(weft__p *p);         /* all of its cache goes to the runtime */
 void weft__g_reap(weft__m *m, weft__g *g); /* the far side's part of an end */
 void weft__each_g(weft__r *r, void (*fn)(weft__g *g, void *arg), void *arg);
 void weft__g_free_all(weft__r *r); /* names and fibers, before the stacks go */
@@ -790,13 +791,15 @@ void weft__lower(weft__m *m);                     /* in the scheduler: whatever 
 bool weft__retake(weft__r *r, weft__p *p, weft__m *m); /* REVOKE is up, fence crossed: is p ours? */
 /* p, in the caller's hands, goes to who runs it. True: a thread comes for it. */
 bool weft__handoffp(weft__r *r, weft__p *p);
-void weft__handoff_now(weft__m *m);          /* this M, inside, gives its P away and goes on */
+void weft__handoff_now(weft__m *m); /* this M, inside, gives its P away and goes on */
 /* locked.c */
 void weft__locked_ends(weft__m *m, weft__g *g); /* g ends while locked to m */
-void weft__locked_wait(weft__m *m); /* on g0: without a P, until its G has one; then, or at the end, back */
-void weft__locked_hand(weft__m *m, weft__g *g); /* g, picked by m, is locked to another M: gets m's P */
-void weft__locked_rouse(weft__m *m);            /* it shall look again */
-void weft__tainted_ends(weft__m *m);            /* its thread runs nothing any more */
+void weft__locked_wait(
+    weft__m *m); /* on g0: without a P, until its G has one; then, or at the end, back */
+void weft__locked_hand(weft__m *m,
+                       weft__g *g);  /* g, picked by m, is locked to another M: gets m's P */
+void weft__locked_rouse(weft__m *m); /* it shall look again */
+void weft__tainted_ends(weft__m *m); /* its thread runs nothing any more */
 /* proc.c and resize.c: how many Ps */
 enum weft__p_was { WEFT__P_ELSEWHERE, WEFT__P_WAS_IDLE, WEFT__P_WAITED };
 enum weft__p_was weft__p_fetch(weft__r *r, weft__p *p); /* lock held: into the caller's hands */
@@ -805,11 +808,11 @@ int weft__default_procs(weft__r *r);
 weft__p *weft__p_new(weft__r *r); /* NULL: no memory */
 void weft__p_free(weft__p *p);
 weft__order *weft__order_new(uint32_t n);
-void weft__order_free(weft__order *o); /* and all older ones */
-void weft__p_heed(weft__m *m);         /* m's P is to change */
-void weft__p_changes(weft__p *p);      /* in the caller's hands: all but RETIRE is done */
-void weft__p_set_aside(weft__p *p);    /* in the caller's hands: RETIRE */
-bool weft__resize_step(weft__r *r);    /* by sysmon. True: one is under way */
+void weft__order_free(weft__order *o);           /* and all older ones */
+void weft__p_heed(weft__m *m);                   /* m's P is to change */
+void weft__p_changes(weft__p *p);                /* in the caller's hands: all but RETIRE is done */
+void weft__p_set_aside(weft__p *p);              /* in the caller's hands: RETIRE */
+bool weft__resize_step(weft__r *r);              /* by sysmon. True: one is under way */
 void weft__follow_look(weft__r *r, int64_t now); /* by sysmon */
 void weft__follow(weft__r *r);                   /* by the maker's thread */
 void weft__follow_end(weft__r *r);
@@ -824,8 +827,9 @@ void weft__ms_stop(weft__r *r); /* tells all Ms to leave, joins their threads bu
 void weft__main_ends(weft__r *r, int result, bool by_exit);
 void weft__main_out(weft__r *r);
 bool weft__no_g_left(weft__r *r);
-void weft__teardown(weft__r *r);    /* no G is left, or it is dead: ends its threads, frees all */
-void weft__shell_leave(weft__r *r); /* Gs outlive weft_run: freed when the last has ended. shell.c */
+void weft__teardown(weft__r *r); /* no G is left, or it is dead: ends its threads, frees all */
+void weft__shell_leave(
+    weft__r *r); /* Gs outlive weft_run: freed when the last has ended. shell.c */
 /* Wakes who waits for the last G, if that was it. By who puts a P to rest: the last to end had one. */
 WEFT__ALWAYS_INLINE void weft__tell_drained(weft__r *r) {
     if (weft__unlikely(atomic_load(&r->draining) != 0) && weft__no_g_left(r)) {
@@ -844,7 +848,8 @@ void weft__debug_env(weft__r *r, const char *text);
 int64_t weft__schedtrace_look(weft__r *r); /* by the maker's thread; when it is to look again */
 void weft__watchdog_look(weft__r *r, int64_t now); /* by sysmon */
 void weft__watchdog_say(weft__r *r);               /* by the maker's thread */
-void weft__say(weft__r *r, int level, const char *line); /* to the hook or stderr, whatever the level */
+void weft__say(weft__r *r, int level,
+               const char *line); /* to the hook or stderr, whatever the level */
 void weft__log(weft__r *r, int level, const char *fmt, ...) WEFT_PRINTF(3, 4);
 void weft__describe_g(const weft__g *g, char *buf, size_t bytes);
 void weft__describe_g_start(const weft__g *g, char *buf, size_t bytes); /* and what it runs */

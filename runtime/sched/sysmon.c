@@ -37,8 +37,7 @@
 static const int64_t SHORT = 300 * WEFT_MICROSECOND, LONG = 10 * WEFT_MILLISECOND,
                      STILL = 100 * WEFT_MICROSECOND, SLICE = 10 * WEFT_MILLISECOND,
                      LATE = WEFT_MILLISECOND, RESIZING = 50 * WEFT_MICROSECOND,
-                     KEEP_BUSY = 2 * WEFT_SECOND,
-                     KEEP_IDLE = 50 * WEFT_MILLISECOND;
+                     KEEP_BUSY = 2 * WEFT_SECOND, KEEP_IDLE = 50 * WEFT_MILLISECOND;
 enum { QUIET_ROUNDS = 8, IDLE_ROUNDS = 5 };
 
 /* What sysmon knows of a P. */
@@ -346,9 +345,7 @@ static void trim(struct sysmon *s, int64_t now) {
 
 /* ---- sleeping ---------------------------------------------------------------------------------- */
 
-static bool all_idle(weft__r *r) {
-    return atomic_load(&r->npidle) == (uint32_t)weft__nprocs(r);
-}
+static bool all_idle(weft__r *r) { return atomic_load(&r->npidle) == (uint32_t)weft__nprocs(r); }
 
 static void set_owes(weft__r *r, uint8_t owes) {
     if (weft__solo(r->ps[0])) {
@@ -377,7 +374,8 @@ static void sleep_long(weft__r *r, int64_t now) {
     atomic_store(&r->sysmon_sleep, WEFT__SYSMON_LONG);
     weft__fence_heavy();
     int64_t until = first_late(r);
-    int64_t limit = atomic_load(&r->debug.watchdog), most = limit != 0 && limit < LONG ? limit : LONG;
+    int64_t limit = atomic_load(&r->debug.watchdog),
+            most = limit != 0 && limit < LONG ? limit : LONG;
     until = until < now + most ? until : now + most;
     if (!work_or_watch(r) && !atomic_load(&r->sysmon_stop)) {
         weft__note_sleep_until(&r->sysmon_note, until);

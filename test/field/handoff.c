@@ -124,7 +124,8 @@ static void at_the_gate(int max_threads, int beside) {
     pthread_t counter;
     cfg.max_threads = max_threads;
     run_at(1, nothing, NULL); /* a sanitizer makes its own thread with the first */
-    int own = nthr() - 1 + 1; /* what the case has not: the harness's beside main, and the counter */
+    int own =
+        nthr() - 1 + 1; /* what the case has not: the harness's beside main, and the counter */
     CHECK_EQ(weft_start(&rt, &cfg), 0);
     CHECK_EQ(pthread_create(&counter, NULL, count_threads, NULL), 0);
     thread_sleep(20 * MS);

@@ -141,8 +141,8 @@ static void *changes(void *arg) {
     if (most_ps > sysconf(_SC_NPROCESSORS_ONLN)) {
         return NULL; /* there the system decides how long a hog keeps its CPU */
     }
-    test_clock(within(took[CHANGES * 99 / 100], 2 * MS),
-               "p99 of a change %.0f us, bound 2000", (double)took[CHANGES * 99 / 100] / US);
+    test_clock(within(took[CHANGES * 99 / 100], 2 * MS), "p99 of a change %.0f us, bound 2000",
+               (double)took[CHANGES * 99 / 100] / US);
     return NULL;
 }
 

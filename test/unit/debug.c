@@ -55,10 +55,18 @@ static void thread_sleep(int64_t ns) {
 static int words(void *arg) {
     weft__debug *d = &weft_current()->debug;
     (void)arg;
-    static const char *const bad[] = {"schedtrac",     "schedtrace",        "schedtrace=",
-                                      "schedtrace=x",  "schedtrace=5x",     "schedtrace=-1",
-                                      "watchdog",      "watchdog=3600001",  "scheddetail=2",
-                                      "scheddetail= ", "watchdog=5,nosuch", " watchdog=5",
+    static const char *const bad[] = {"schedtrac",
+                                      "schedtrace",
+                                      "schedtrace=",
+                                      "schedtrace=x",
+                                      "schedtrace=5x",
+                                      "schedtrace=-1",
+                                      "watchdog",
+                                      "watchdog=3600001",
+                                      "scheddetail=2",
+                                      "scheddetail= ",
+                                      "watchdog=5,nosuch",
+                                      " watchdog=5",
                                       "watchdog=99999999999999999999"};
     CHECK_EQ(weft_debug(NULL, NULL), -EINVAL);
     for (size_t i = 0; i < WEFT_COUNT(bad); i++) {

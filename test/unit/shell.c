@@ -87,7 +87,8 @@ static void quiet(void *arg, int level, const char *line) {
 }
 
 static void outlived_by(weft_fn fn, int n) {
-    CHECK_EQ(weft_run(nobody, NULL, NULL, NULL), 0); /* a sanitizer makes its own thread with the first */
+    CHECK_EQ(weft_run(nobody, NULL, NULL, NULL),
+             0); /* a sanitizer makes its own thread with the first */
     for (int procs = 1; procs <= 2; procs++) {
         struct leaving l = {fn, n};
         weft_config c = config_of(procs);
