@@ -110,9 +110,10 @@ static void outlived_by(weft_fn fn, int n) {
             CHECK_EQ(write(pipe_ends[1], "x", 1), 1);
         }
         UNTIL(atomic_load(&ended) == n);
-        UNTIL(threads_now() == threads_before);
-        CHECK_EQ(fds_now(), files_before);
-        CHECK_EQ(atomic_load(&stacks), 0);
+        /* `before` may have counted one that had been joined already, and was listed still */
+        UNTIL(threads_now() <= threads_before);
+        UNTIL(fds_now() == files_before);
+        UNTIL(atomic_load(&stacks) == 0);
         close(pipe_ends[0]);
         close(pipe_ends[1]);
     }
