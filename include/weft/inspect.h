@@ -36,6 +36,10 @@ typedef struct weft_stats {
     uint64_t gs_blocked;                      /* now: on a thread without a P; not in gs_running */
     uint64_t offload_queued, offload_running; /* now: weft_offload */
     uint64_t wake_sysmon; /* threads woken or made for a P that was taken from another */
+    /* From being the last in the queue of a P to being picked, or taken to another queue: of one green
+       thread at a time a P, one in 64 picks at most, seen when the P looks around (about every 16
+       picks). Of who runs next in line, as most do who are woken, there is none. */
+    weft_hist queue_wait;
 } weft_stats;
 WEFT_API int weft_stats_read(weft_runtime *rt, weft_stats *out, size_t bytes);
 /* - any: fills the first `bytes` = sizeof(weft_stats) of the caller's build */

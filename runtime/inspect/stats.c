@@ -27,15 +27,17 @@ static void count_g(weft__g *g, void *arg) {
 
 #define SUM(r, field) weft__sum((r), offsetof(weft__pstats, field))
 
-static void fill_late(weft__r *r, weft_hist *h) {
-    h->count = SUM(r, late_count);
-    h->sum = SUM(r, late_sum);
+/* `at`: of a weft__phist in weft__pstats. */
+static void fill_hist(weft__r *r, size_t at, weft_hist *h) {
+    h->count = weft__sum(r, at + offsetof(weft__phist, count));
+    h->sum = weft__sum(r, at + offsetof(weft__phist, sum));
     for (size_t b = 0; b < WEFT_COUNT(h->bucket); b++) {
-        h->bucket[b] = weft__sum(r, offsetof(weft__pstats, late) + b * sizeof(uint64_t));
+        h->bucket[b] = weft__sum(r, at + offsetof(weft__phist, bucket) + b * sizeof(uint64_t));
     }
     int nps = weft__nps(r);
     for (int i = 0; i < nps; i++) {
-        uint64_t max = atomic_load_explicit(&r->ps[i]->stats.late_max, memory_order_relaxed);
+        weft__phist *of_p = (weft__phist *)(void *)((char *)&r->ps[i]->stats + at);
+        uint64_t max = atomic_load_explicit(&of_p->max, memory_order_relaxed);
         h->max = max > h->max ? max : h->max;
     }
 }
@@ -70,7 +72,8 @@ static void fill(weft__r *r, weft_stats *s) {
     s->wake_poll = SUM(r, wake_poll);
     s->polls = SUM(r, polls);
     s->stack_bytes_reserved = weft__stacks_reserved(r->stacks);
-    fill_late(r, &s->timer_late);
+    fill_hist(r, offsetof(weft__pstats, timer_late), &s->timer_late);
+    fill_hist(r, offsetof(weft__pstats, queue_wait), &s->queue_wait);
     int32_t strays = atomic_load(&r->nstrays);
     s->gs_blocked = strays > 0 ? (uint64_t)strays : 0;
     s->gs_blocked = s->gs_blocked < s->gs_running ? s->gs_blocked : s->gs_running;

@@ -41,6 +41,17 @@ uint64_t weft__sum(weft__r *r, size_t offset) {
     return sum;
 }
 
+void weft__phist_add(weft__phist *h, int64_t ns) {
+    uint64_t v = ns > 0 ? (uint64_t)ns : 0;
+    int b = v < 2 ? 0 : 63 - __builtin_clzll(v);
+    weft__count(&h->bucket[b < 47 ? b : 47], 1);
+    weft__count(&h->count, 1);
+    weft__count(&h->sum, v);
+    if (v > atomic_load_explicit(&h->max, memory_order_relaxed)) {
+        atomic_store_explicit(&h->max, v, memory_order_relaxed);
+    }
+}
+
 struct out {
     int fd, err;
     uint32_t most, gs; /* how many Gs to show, how many there were */

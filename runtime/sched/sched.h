@@ -235,16 +235,23 @@ enum {
     WEFT__RESCUE_EVERY = 1000, /* picks between two looks at what lies with computing Ps */
 };
 
+/* As weft_hist, but its holder alone writes it. */
+typedef struct weft__phist {
+    _Atomic uint64_t count, sum, max, bucket[48];
+} weft__phist;
+
 /* Counters of a P: written by its holder alone, read by anybody. */
 typedef struct weft__pstats {
     _Atomic uint64_t created, ended, injected, steals, migrations, timers_fired, polls;
     _Atomic uint64_t wake_work, wake_timer, wake_poll;
-    _Atomic uint64_t late_count, late_sum, late_max, late[48];
+    weft__phist timer_late, queue_wait;
 } weft__pstats;
 WEFT__ALWAYS_INLINE void weft__count(_Atomic uint64_t *c, uint64_t n) {
     atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n,
                           memory_order_release);
 }
+
+void weft__phist_add(weft__phist *h, int64_t ns);
 
 /* weft__p.change but 0 */
 enum weft__p_change { WEFT__P_RETIRE = 1, WEFT__P_SOLO, WEFT__P_SHARED };
@@ -266,6 +273,9 @@ struct weft__p {
     uint32_t picks;             /* picks since the ring came first; at WEFT__PICKS g0 looks */
     uint32_t turns;             /* picks for which the ring comes first: see look in proc.c */
     uint32_t looks;             /* from g0, so far */
+    uint32_t sample_tick;       /* tick when the last sample of a wait in the ring began */
+    uint32_t sample_pos;        /* it is in the ring there */
+    int64_t sample_at;          /* since then; 0: none is taken */
     uint32_t global_tick;       /* tick at the last look at the global queue */
     uint32_t rescue_tick;       /* tick at the last look at what lies with computing Ps */
     weft__g *gfree;             /* dead Gs, last in first out */

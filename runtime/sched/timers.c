@@ -270,17 +270,7 @@ void weft__tset_unlock_earlier(weft__m *m, weft__tset *ts, weft__r *r, int64_t w
 }
 
 static void note_late(weft__pstats *s, int64_t late) {
-    if (late < 0) {
-        late = 0;
-    }
-    uint64_t v = (uint64_t)late;
-    int b = v < 2 ? 0 : 63 - __builtin_clzll(v);
-    weft__count(&s->late[b < 47 ? b : 47], 1);
-    weft__count(&s->late_count, 1);
-    weft__count(&s->late_sum, v);
-    if (v > atomic_load_explicit(&s->late_max, memory_order_relaxed)) {
-        atomic_store_explicit(&s->late_max, v, memory_order_relaxed);
-    }
+    weft__phist_add(&s->timer_late, late);
     weft__count(&s->timers_fired, 1);
 }
 

@@ -150,6 +150,19 @@ PLAYED_GREEN(stats, injections) {
 
 /* ---- timers ---- */
 
+static void check_hist(const weft_hist *h) {
+    uint64_t sum = 0;
+    int last = -1;
+    for (int b = 0; b < 48; b++) {
+        sum += h->bucket[b];
+        last = h->bucket[b] > 0 ? b : last;
+    }
+    CHECK_EQ(sum, h->count);
+    CHECK_GE(h->sum, h->max);
+    CHECK_LE(h->sum, h->max * h->count);
+    CHECK(h->max >> last <= 1); /* the longest is in the last bucket that has any */
+}
+
 PLAYED_GREEN(stats, timers) {
     weft_timer *t[10];
     for (int i = 0; i < 10; i++) {
@@ -172,16 +185,7 @@ PLAYED_GREEN(stats, timers) {
     UNTIL(read_stats().timers_fired >= 25);
     s = read_stats();
     CHECK_EQ(s.timer_late.count, s.timers_fired);
-    uint64_t sum = 0;
-    int last = -1;
-    for (int b = 0; b < 48; b++) {
-        sum += s.timer_late.bucket[b];
-        last = s.timer_late.bucket[b] > 0 ? b : last;
-    }
-    CHECK_EQ(sum, s.timer_late.count);
-    CHECK_GE(s.timer_late.sum, s.timer_late.max);
-    CHECK_LE(s.timer_late.sum, s.timer_late.max * s.timer_late.count);
-    CHECK(s.timer_late.max >> last <= 1); /* the longest is in the last bucket that has any */
+    check_hist(&s.timer_late);
     for (int i = 0; i < 10; i++) {
         weft_timer_free(t[i]);
     }
@@ -297,4 +301,42 @@ TEST(stats, blocked_ones) {
         atomic_store(&come_back, false);
         CHECK_EQ(weft_run(with_blocked, NULL, &c, NULL), 0);
     }
+}
+
+/* ---- waits in queues ---- */
+
+enum { QUEUED = 20, WORK = 200 * WEFT_MICROSECOND };
+
+static int works(void *arg) {
+    atomic_int *left = arg;
+    while (atomic_fetch_sub(left, 1) > 0) {
+        int64_t end = clock_ns() + WORK;
+        while (clock_ns() < end) {
+        }
+        weft_yield();
+    }
+    return 0;
+}
+
+/* Each waits for the nineteen others. */
+static int queues_up(void *arg) {
+    static atomic_int left;
+    (void)arg;
+    atomic_store(&left, 400);
+    for (int i = 0; i < QUEUED; i++) {
+        CHECK_EQ(weft_go(works, &left), 0);
+    }
+    UNTIL(read_stats().gs_ended == QUEUED);
+    weft_stats s = read_stats();
+    CHECK_GE(s.queue_wait.count, 3);
+    CHECK_LE(s.queue_wait.count, 400 / 64 + 1);
+    check_hist(&s.queue_wait);
+    CHECK_GE(s.queue_wait.max, (QUEUED - 2) * WORK);
+    return 0;
+}
+
+TEST(stats, waits_in_a_queue) {
+    weft_config c = config_of(1);
+    c.flags |= WEFT_EXCLUSIVE;
+    CHECK_EQ(weft_run(queues_up, NULL, &c, NULL), 0);
 }
