@@ -1,5 +1,6 @@
 /* field/resize.c: the number of Ps changes. Case C03 (tickers come with their room: here each green
-   thread sleeps to its own next time, hence C03a), and 1000 changes beside hogs with flat books. */
+   thread sleeps to its own next time, hence C03a); 1000 changes, and 500 lives of a runtime, with a hog on
+   each P and flat books. */
 #include "field/field.h"
 
 #include <limits.h>
@@ -190,3 +191,74 @@ static void change_beside_hogs(int procs) {
 
 TEST_IN(field, resize_beside_hogs_2, 120) { change_beside_hogs(2); }
 TEST_IN(field, resize_beside_hogs_4, 120) { change_beside_hogs(4); }
+
+/* ---- 500 lives, a hog on each P ------------------------------------------------------------------ */
+
+enum { LIVES = 500, WARM = 40, LIFE_PS = 2 };
+
+static atomic_int hogs_begun;
+
+static int hog_till_told(void *arg) {
+    (void)arg;
+    atomic_fetch_add(&hogs_begun, 1);
+    while (!atomic_load(&hogs_stop)) {
+    }
+    return 0;
+}
+
+static int answer(void *arg) { return *(int *)arg + 1; }
+
+/* How long the start took, the first answer beside the hogs, and the stop once they end. */
+static void one_life(int64_t *took) {
+    weft_config c = config_of(LIFE_PS);
+    weft_runtime *rt;
+    int n = 41;
+    atomic_store(&hogs_stop, false);
+    atomic_store(&hogs_begun, 0);
+    took[0] = now();
+    CHECK_EQ(weft_start(&rt, &c), 0);
+    took[0] = now() - took[0];
+    for (int i = 0; i < LIFE_PS; i++) {
+        CHECK_EQ(weft_submit(rt, hog_till_told, NULL), 0);
+    }
+    while (atomic_load(&hogs_begun) < LIFE_PS) {
+        thread_sleep(20 * US);
+    }
+    CHECK_EQ(weft_call(rt, answer, &n, WEFT_NEVER, &n), 0);
+    CHECK_EQ(n, 42);
+    atomic_store(&hogs_stop, true);
+    took[1] = now();
+    CHECK_EQ(weft_stop(rt, -1), 0);
+    took[1] = now() - took[1];
+}
+
+TEST_IN(field, lives_beside_hogs, 120) {
+    static int64_t started[LIVES], stopped[LIVES];
+    int64_t took[2];
+    int lives = UNDER_TSAN || UNDER_ASAN ? LIVES / 5 : LIVES;
+    for (int i = 0; i < WARM; i++) { /* pools that stay for the next runtime are filled */
+        one_life(took);
+    }
+    thread_sleep(20 * MS); /* threads that were joined are listed for a moment */
+    int threads = nthr(), files = nfd();
+    long long resident = proc_value("/proc/self/status", "VmRSS:");
+    for (int i = 0; i < lives; i++) {
+        one_life(took);
+        started[i] = took[0];
+        stopped[i] = took[1];
+    }
+    thread_sleep(20 * MS);
+    long long grown = proc_value("/proc/self/status", "VmRSS:") - resident;
+    qsort(started, (size_t)lives, sizeof started[0], compare_ns);
+    qsort(stopped, (size_t)lives, sizeof stopped[0], compare_ns);
+    printf("lives: start p50 %.0f us, p99 %.0f us; stop p50 %.0f us, p99 %.0f us; %lld KiB grown\n",
+           (double)started[lives / 2] / US, (double)started[lives * 99 / 100] / US,
+           (double)stopped[lives / 2] / US, (double)stopped[lives * 99 / 100] / US, grown);
+    while (nthr() > threads) { /* hangs, if one has been left */
+        thread_sleep(MS);
+    }
+    CHECK_EQ(nfd(), files);
+    if (!UNDER_TSAN && !UNDER_ASAN) {
+        CHECK_LE(grown, 512); /* not a KiB a life */
+    }
+}
