@@ -49,7 +49,7 @@ static bool lines_open(struct lines *r, const char *root, const char *path) {
     char full[PATH_BYTES];
     int n = snprintf(full, sizeof full, "%s%s", root, path);
     if (n < 0 || n >= (int)sizeof full) return false;
-    r->fd = weft__file_open(full);
+    r->fd = weft__file_open_raw(full); /* sysmon asks, too */
     r->at = r->len = 0;
     return r->fd >= 0;
 }
@@ -57,7 +57,7 @@ static bool lines_open(struct lines *r, const char *root, const char *path) {
 static int lines_char(struct lines *r) {
     if (r->at == r->len) {
         ssize_t n;
-        do n = read(r->fd, r->chunk, sizeof r->chunk);
+        do n = weft__file_read_raw(r->fd, r->chunk, sizeof r->chunk);
         while (n < 0 && errno == EINTR);
         if (n <= 0) return -1;
         r->at = 0;
@@ -135,7 +135,7 @@ static bool read_line_of(const char *dir, const char *file, char *line, size_t b
     struct lines r;
     if (!lines_open(&r, dir, file)) return false;
     bool got = lines_next(&r, line, bytes);
-    close(r.fd);
+    weft__file_close_raw(r.fd);
     return got;
 }
 
@@ -190,7 +190,7 @@ static bool own_group(const char *root, enum version v, char *group, size_t byte
             v == CGROUP_V2 ? strcmp(id, "0") == 0 && !*controllers : list_has(controllers, "cpu");
         if (found) memmove(group, rest, strlen(rest) + 1);
     }
-    close(r.fd);
+    weft__file_close_raw(r.fd);
     return found;
 }
 
@@ -271,7 +271,7 @@ static int quota_by_mounts(const char *root, const char *group, enum version v, 
         int cpus = quota_in(root, &m, below, v);
         if (cpus < least) least = cpus;
     }
-    close(r.fd);
+    weft__file_close_raw(r.fd);
     return least;
 }
 

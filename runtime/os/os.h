@@ -105,6 +105,8 @@ int weft__file_open(const char *path);
 /* By nothing but the system call: for a thread with a table of descriptors of its own, whose numbers mean
    another file to whoever follows the C library's. */
 int weft__file_open_raw(const char *path);
+long weft__file_read_raw(int fd, void *buf, size_t bytes);
+void weft__file_close_raw(int fd);
 
 /* --- this library ----------------------------------------------------------------------------- */
 /* From here dlclose does not unload the code of ours. May be called again. */

@@ -62,8 +62,8 @@ char weft__thread_state(long id) {
     if (fd < 0) {
         return 0;
     }
-    long n = syscall(SYS_read, fd, text, sizeof text - 1);
-    syscall(SYS_close, fd);
+    long n = weft__file_read_raw(fd, text, sizeof text - 1);
+    weft__file_close_raw(fd);
     if (n <= 0) {
         return 0;
     }

@@ -1,41 +1,15 @@
 /* field/procs.c: the default number of Ps. Case C68. */
-#undef _FORTIFY_SOURCE /* its open is an inline function, ours is not */
 #include "field/field.h"
 #include "offers.h"
+#include "runner/refused.h"
 #include "scratch.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <sys/stat.h>
 
-/* The hook: while `root` is set, what the process opens of its control groups lies below it. */
+/* While it is set, what the runtime opens of its control groups lies below it. */
 static char root[SCRATCH_BYTES];
-
-static bool is_of_cgroups(const char *path) {
-    return strcmp(path, "/proc/self/cgroup") == 0 || strcmp(path, "/proc/self/mountinfo") == 0 ||
-           strncmp(path, "/sys/fs/cgroup/", 15) == 0;
-}
-
-int open(const char *path, int flags, ...) {
-    static int (*real)(const char *, int, ...);
-    char below[4096];
-    va_list args;
-    va_start(args, flags);
-    int mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(args, int) : 0;
-    va_end(args);
-    if (!real) {
-        void *found = dlsym(RTLD_NEXT, "open");
-        memcpy(&real, &found, sizeof real);
-    }
-    if (root[0] && is_of_cgroups(path)) {
-        snprintf(below, sizeof below, "%s%s", root, path);
-        path = below;
-    }
-    return real(path, flags, mode);
-}
 
 static void put(const char *path, const char *text) {
     char full[SCRATCH_BYTES + 256];
@@ -51,9 +25,15 @@ static void put(const char *path, const char *text) {
     fclose(out);
 }
 
-static void new_root(void) { CHECK(scratch_dir(root)); }
+static void new_root(void) {
+    CHECK(scratch_dir(root));
+    refused_root = root;
+}
 
-static void drop_root(void) { scratch_remove(root); }
+static void drop_root(void) {
+    refused_root = NULL;
+    scratch_remove(root);
+}
 
 #define ROOT_MOUNT "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
 
