@@ -52,6 +52,5 @@ int __wrap_weft__file_open(const char *path) {
 
 int __wrap_weft__file_open_raw(const char *path) {
     char below[4096];
-    return refused(path) ? -1
-                         : __real_weft__file_open_raw(led_astray(path, below, sizeof below));
+    return refused(path) ? -1 : __real_weft__file_open_raw(led_astray(path, below, sizeof below));
 }
