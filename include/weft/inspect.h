@@ -36,10 +36,15 @@ typedef struct weft_stats {
     uint64_t gs_blocked;                      /* now: on a thread without a P; not in gs_running */
     uint64_t offload_queued, offload_running; /* now: weft_offload */
     uint64_t wake_sysmon; /* threads woken or made for a P that was taken from another */
-    /* From being the last in the queue of a P to being picked, or taken to another queue: of one green
-       thread at a time a P, one in 64 picks at most, seen when the P looks around (about every 16
-       picks). Of who runs next in line, as most do who are woken, there is none. */
+    /* From being runnable to running, of a sample of those that had to wait: per P about one in 64 picks
+       of those put in its queue, or left to others while who woke them runs on; and one in 32 of those
+       from outside. Of who runs as soon as his waker waits, as most do who are woken, there is none; who
+       was next in line for a while counts from when he was displaced; what the poller brings while no P
+       is free is not sampled. */
     weft_hist queue_wait;
+    /* Of handoff_computing, those that had another cause: a timer was late and no P idle; or the P had
+       been asked back, and a call that never parks gave it up. */
+    uint64_t handoff_late, handoff_gave_up;
 } weft_stats;
 WEFT_API int weft_stats_read(weft_runtime *rt, weft_stats *out, size_t bytes);
 /* - any: fills the first `bytes` = sizeof(weft_stats) of the caller's build */

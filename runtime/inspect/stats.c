@@ -87,6 +87,8 @@ static void fill(weft__r *r, weft_stats *s) {
     s->handoff_computing = atomic_load(&r->handoff_computing);
     s->handoff_hint = atomic_load(&r->handoff_hint);
     s->handoff_false = atomic_load(&r->handoff_false);
+    s->handoff_late = atomic_load(&r->handoff_late);
+    s->handoff_gave_up = atomic_load(&r->handoff_gave_up);
 }
 
 WEFT_API int weft_stats_read(weft_runtime *rt, weft_stats *out, size_t bytes) {

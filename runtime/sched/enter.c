@@ -163,6 +163,9 @@ WEFT__COLD void weft__pay(weft__m *m) {
     weft__g *next = atomic_load_explicit(&p->runnext, memory_order_relaxed);
     if (next != NULL) {
         atomic_store_explicit(&p->runnext, NULL, memory_order_relaxed);
+        if (p->sample) {
+            weft__wait_sample(p, next);
+        }
         atomic_store_explicit(&p->offered, next,
                               memory_order_release); /* empty: see runqput_next */
     } else if (owed == WEFT__OWED_NEXT) {

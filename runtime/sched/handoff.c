@@ -156,6 +156,7 @@ static weft__m *answer_nopark(weft__m *m) {
 #endif
     if (p != NULL) {
         atomic_fetch_add_explicit(&m->r->handoff_computing, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&m->r->handoff_gave_up, 1, memory_order_relaxed);
         weft__handoffp(m->r, p);
     }
     return m;

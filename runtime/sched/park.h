@@ -234,10 +234,7 @@ WEFT__ALWAYS_INLINE void weft__execute(weft__m *m, weft__g *g) {
     atomic_store_explicit(&p->tick, atomic_load_explicit(&p->tick, memory_order_relaxed) + 1,
                           memory_order_relaxed);
     if (weft__unlikely(g->thread != m->thread)) {
-        if (g->thread != 0) {
-            weft__count(&p->stats.migrations, 1);
-        }
-        g->thread = m->thread;
+        weft__g_comes(m, g);
     }
     atomic_store_explicit(&g->status, WEFT__G_RUNNING, memory_order_relaxed);
     m->g = g;

@@ -26,7 +26,7 @@
 
 static const int64_t POLL_EVERY =
     50 * WEFT_MICROSECOND; /* a busy P looks at the poller this often */
-enum { NAP_MISSES = 4, LOOKS_A_CLOCK = 16, SAMPLE_EVERY = 64 };
+enum { NAP_MISSES = 4, LOOKS_A_CLOCK = 16 };
 static const int64_t LOOK_AGAIN = WEFT_MILLISECOND; /* when it cannot be told whether all is over */
 static const int64_t NAP_FIRST = 20 * WEFT_MICROSECOND, NAP_LONGEST = 160 * WEFT_MICROSECOND;
 
@@ -470,26 +470,6 @@ static void look_outside(weft__m *m) {
     }
 }
 
-/* How long does the newest G of the ring wait? Sampled here, one at a time, so that queues and direct picks
-   pay nothing for it: a sample ends at the first look behind its pick. */
-static void sample_wait(weft__p *p) {
-    uint32_t head = atomic_load_explicit(&p->head, memory_order_relaxed);
-    if (p->sample_at != 0) {
-        if ((int32_t)(head - p->sample_pos) > 0) {
-            weft__phist_add(&p->stats.queue_wait, weft__clock_now() - p->sample_at);
-            p->sample_at = 0;
-        }
-        return;
-    }
-    uint32_t tick = atomic_load_explicit(&p->tick, memory_order_relaxed);
-    uint32_t tail = atomic_load_explicit(&p->tail, memory_order_relaxed);
-    if (tick - p->sample_tick >= SAMPLE_EVERY && tail != head) {
-        p->sample_tick = tick;
-        p->sample_pos = tail - 1;
-        p->sample_at = weft__clock_now();
-    }
-}
-
 /* Every P is busy, and one of them has picked nothing since this one's last look: its thread computes,
    perhaps for long, and what lies in its queue waits for nobody else. Rare, because the looks take the
    others' hot lines from them. */
@@ -551,7 +531,7 @@ static weft__g *look(weft__m *m) {
 #endif
     }
     look_outside(m);
-    sample_wait(p);
+    weft__wait_look(p);
     weft__g *g = NULL;
     uint32_t tick = atomic_load_explicit(&p->tick, memory_order_relaxed);
     if (tick - p->global_tick >= WEFT__GLOBAL_EVERY - WEFT__PICKS) {
@@ -1010,13 +990,14 @@ void weft__schedule(weft__m *m) {
 void weft__inject(weft__r *r, weft__g *g) {
     atomic_fetch_add(&r->users, 1); /* once pushed, g may run, end, and let r be stopped */
     atomic_store_explicit(&g->status, WEFT__G_RUNNABLE, memory_order_relaxed);
+    weft__wait_injected(
+        g, atomic_fetch_add_explicit(&r->stats.injected, 1, memory_order_relaxed));
     weft__g *head = atomic_load_explicit(&r->inject, memory_order_relaxed);
     do {
         g->next = head;
     } while (!atomic_compare_exchange_weak_explicit(&r->inject, &head, g, memory_order_seq_cst,
                                                     memory_order_relaxed));
     weft__fence_full();
-    atomic_fetch_add_explicit(&r->stats.injected, 1, memory_order_relaxed);
 #ifndef WEFT_CANARY_NO_WAKEP
     weft__wakep(r, &r->stats.wake_work);
 #endif

@@ -55,6 +55,9 @@ static bool put_slow(weft__p *p, weft__g *g, uint32_t h, uint32_t t) {
 }
 
 void weft__runqput(weft__p *p, weft__g *g) {
+    if (weft__unlikely(p->sample)) {
+        weft__wait_sample(p, g);
+    }
     for (;;) {
         uint32_t h = atomic_load_explicit(&p->head, memory_order_acquire);
         uint32_t t = atomic_load_explicit(&p->tail, memory_order_relaxed);
@@ -70,6 +73,9 @@ void weft__runqput(weft__p *p, weft__g *g) {
 }
 
 void weft__runqput_list(weft__p *p, weft__glist *l) {
+    if (p->sample && l->tail != NULL) {
+        weft__wait_sample(p, p->sample_gap % 2 != 0 ? l->head : l->tail);
+    }
     uint32_t h = atomic_load_explicit(&p->head, memory_order_acquire);
     uint32_t t = atomic_load_explicit(&p->tail, memory_order_relaxed);
     while (l->len > 0 && t - h < WEFT__RING) {

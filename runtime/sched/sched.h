@@ -18,7 +18,8 @@
  * (how many Ps), runtime.c (start, run, stop),
  * outside.c (a stop asked for from anywhere, wakers that weft cannot see), call.c (a G that somebody
  * outside waits for), attach.c (plain threads with a runtime), trigger.c (starts by signal handlers),
- * stuck.c (a program that is dead), report.c (what dumps and statistics read).
+ * stuck.c (a program that is dead), report.c (what dumps and statistics read), wait.c (how long Gs wait
+ * in queues), debug.c and watchdog.c (what is said aloud).
  *
  * Lock order, outermost first: M.settle > a source's lock (channel, record, ...) > tset.lock >
  * sched.lock > gfree_lock, maker. No two locks of one rank are held together. No user code runs under
@@ -150,10 +151,10 @@ struct weft__g {
     weft_deferred *deferred; /* newest first: defer.c */
     const void *created_at;  /* return address of the call that made it */
     uint64_t id;
-    long thread;        /* which thread ran it last, for the migrations count */
+    long thread;        /* which thread ran it last; its complement: how long it waits is taken. wait.c */
     const void *object; /* what it waits on */
     const void *site;   /* the public call's return address */
-    int64_t since;      /* ns, of the P's last look at the clock: may be early by a look */
+    int64_t since; /* ns, of the P's last look at the clock: may be early by a look. Or wait.c's */
 
     /* timed, named */
     weft__timer timer;  /* deadline or sleep */
@@ -273,9 +274,9 @@ struct weft__p {
     uint32_t picks;             /* picks since the ring came first; at WEFT__PICKS g0 looks */
     uint32_t turns;             /* picks for which the ring comes first: see look in proc.c */
     uint32_t looks;             /* from g0, so far */
-    uint32_t sample_tick;       /* tick when the last sample of a wait in the ring began */
-    uint32_t sample_pos;        /* it is in the ring there */
-    int64_t sample_at;          /* since then; 0: none is taken */
+    bool sample;                /* how long the next that is put waits is taken: wait.c has these */
+    uint32_t sample_tick;       /* tick when that was asked for last */
+    uint32_t sample_gap;        /* picks from there to the next time */
     uint32_t global_tick;       /* tick at the last look at the global queue */
     uint32_t rescue_tick;       /* tick at the last look at what lies with computing Ps */
     weft__g *gfree;             /* dead Gs, last in first out */
@@ -479,6 +480,7 @@ struct weft_runtime {
     _Atomic int32_t nstrays;   /* Ms in user code without a P */
     _Atomic uint32_t retaking; /* a P is in the hands of a retaker: the program is not dead */
     _Atomic uint64_t handoff_blocked, handoff_computing, handoff_hint, handoff_false;
+    _Atomic uint64_t handoff_late, handoff_gave_up; /* of handoff_computing */
     _Atomic uint64_t wake_sysmon; /* threads woken or made for a P that was taken */
     bool catches_overflow;
     _Atomic uint32_t
@@ -667,6 +669,13 @@ WEFT__ALWAYS_INLINE void weft__ready(weft__m *m, weft__g *g) {
     }
 }
 
+/* ---- how long they wait (wait.c) ----------------------------------------------------------------- */
+void weft__wait_look(weft__p *p);               /* by its holder, on g0: is it time for a sample? */
+void weft__wait_sample(weft__p *p, weft__g *g); /* p->sample is up, and g is put in a queue now */
+void weft__wait_injected(weft__g *g, uint64_t nth); /* g is about to come from outside, the nth to do so */
+/* g runs on m from here, and ran on another thread last, or is sampled. */
+void weft__g_comes(weft__m *m, weft__g *g);
+
 /* ---- Gs (g.c) ---------------------------------------------------------------------------------- */
 uint64_t *weft__g_canary(weft__g *g); /* the word right above the first frame */
 void weft__g_entry(weft__m *m);       /* where every G begins */
@@ -795,7 +804,12 @@ WEFT__ALWAYS_INLINE void weft__sysmon_poke(weft__r *r) {
 void weft__watch_dropped(weft__r *r);
 bool weft__watch_empty(weft__r *r);
 /* handoff.c */
-enum weft__handoff { WEFT__HANDOFF_NONE, WEFT__HANDOFF_BLOCKED, WEFT__HANDOFF_COMPUTING };
+enum weft__handoff {
+    WEFT__HANDOFF_NONE,
+    WEFT__HANDOFF_BLOCKED,
+    WEFT__HANDOFF_COMPUTING,
+    WEFT__HANDOFF_LATE
+};
 weft__m *weft__answer(weft__m *m, bool may_park); /* the slow way, of an M of a runtime */
 void weft__lower(weft__m *m);                     /* in the scheduler: whatever was asked is done */
 bool weft__retake(weft__r *r, weft__p *p, weft__m *m); /* REVOKE is up, fence crossed: is p ours? */

@@ -206,7 +206,7 @@ static void look_at_late(struct sysmon *s, int64_t now) {
         weft__wakep(r, &r->stats.wake_timer);
     } else if (longest != NULL) {
         longest->chosen = true;
-        longest->why = WEFT__HANDOFF_COMPUTING;
+        longest->why = WEFT__HANDOFF_LATE;
     }
 }
 
@@ -226,16 +226,24 @@ static void order_spare(weft__r *r) {
     }
 }
 
+static void count_taken(weft__r *r, enum weft__handoff why) {
+    if (why == WEFT__HANDOFF_NONE) {
+        return; /* for weft_set_procs */
+    }
+    atomic_fetch_add_explicit(why == WEFT__HANDOFF_BLOCKED ? &r->handoff_blocked
+                                                           : &r->handoff_computing,
+                              1, memory_order_relaxed);
+    if (why == WEFT__HANDOFF_LATE) {
+        atomic_fetch_add_explicit(&r->handoff_late, 1, memory_order_relaxed);
+    }
+}
+
 static void take(weft__r *r, weft__p *p, struct seen *k) {
     if (!weft__retake(r, p, k->m)) {
         k->raised = true;
         return;
     }
-    if (k->why != WEFT__HANDOFF_NONE) {
-        atomic_fetch_add_explicit(k->why == WEFT__HANDOFF_BLOCKED ? &r->handoff_blocked
-                                                                  : &r->handoff_computing,
-                                  1, memory_order_relaxed);
-    }
+    count_taken(r, k->why);
     k->m = NULL;
     if (weft__handoffp(r, p)) {
         atomic_fetch_add_explicit(&r->wake_sysmon, 1, memory_order_relaxed);
