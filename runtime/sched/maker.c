@@ -104,8 +104,16 @@ static void thread_ends(weft__m *m) {
     weft__note_wake(&r->maker_note);
 }
 
+/* By itself, before it runs anything: statistics show no G without its thread. */
+static void count_made(weft__r *r) {
+    weft__lock_take(&r->lock);
+    r->threads_created++;
+    weft__lock_drop(&r->lock);
+}
+
 static void *m_body(void *arg) {
     weft__m *m = arg;
+    count_made(m->r);
     weft__thread_exact_timers();
     weft__sigstack sig;
     bool has_sig = weft__sigstack_setup(&sig) == 0;
@@ -149,11 +157,7 @@ static void make(weft__r *r) {
         r->mfree = m;
         weft__lock_drop(&r->lock);
         give_up(r, err);
-        return;
     }
-    weft__lock_take(&r->lock);
-    r->threads_created++;
-    weft__lock_drop(&r->lock);
 }
 
 /* Threads that have ended are joined, as long as the runtime makes some; the rest by weft__ms_stop. */

@@ -54,9 +54,16 @@ static bool put_slow(weft__p *p, weft__g *g, uint32_t h, uint32_t t) {
     return true;
 }
 
+/* Apart, so that the other way saves no register for a call. */
+WEFT__COLD static void put_sampled(weft__p *p, weft__g *g) {
+    weft__wait_sample(p, g);
+    weft__runqput(p, g);
+}
+
 void weft__runqput(weft__p *p, weft__g *g) {
     if (weft__unlikely(p->sample)) {
-        weft__wait_sample(p, g);
+        put_sampled(p, g);
+        return;
     }
     for (;;) {
         uint32_t h = atomic_load_explicit(&p->head, memory_order_acquire);
