@@ -15,7 +15,7 @@
 
 /* ---- words -------------------------------------------------------------------------------------- */
 
-enum { MOST_MS = 3600 * 1000 };
+enum { MOST_MS = 3600 * 1000, MOST_SHOWN = 64 };
 
 static const struct word {
     const char *name, *shown;
@@ -59,6 +59,7 @@ static const struct word *word_of(const char *text, size_t len, int64_t *value) 
 }
 
 static void complain(weft__r *r, const char *text, size_t len, const struct word *w) {
+    len = len < MOST_SHOWN ? len : MOST_SHOWN; /* the list behind it shall find room */
     if (w != NULL) {
         weft__log(r, WEFT_LOG_WARNING, "WEFT_DEBUG: \"%.*s\": %s is what can be said", (int)len,
                   text, w->shown);
@@ -126,7 +127,9 @@ WEFT_API int weft_debug(weft_runtime *rt, const char *directives) {
         set_words(r, values);
         weft__fence_full();
         weft__note_wake(&r->maker_note); /* each looks at what is new */
+#ifndef WEFT_CANARY_DEBUG_WAKES_NO_SYSMON
         weft__sysmon_wake(r);
+#endif
     }
     weft__r_give(taken);
     return 0;
@@ -177,13 +180,16 @@ static void say_sched(weft__r *r, int64_t now) {
     weft__say(r, WEFT_LOG_INFO, l.text);
 }
 
-static void put_runs(struct line *l, weft__m *m) {
+static void put_runs(struct line *l, weft__m *m, int64_t now) {
     weft__g *g = m->g;
     if (g == NULL) {
         put(l, " looks for work");
     } else {
         put(l, " %s green thread %llu", atomic_load(&m->incall) != 0 ? "in a call of" : "runs",
             (unsigned long long)g->id);
+        if (m->stay.id == g->id) {
+            put(l, " for %lld ms", (long long)((now - m->stay.since) / WEFT_MILLISECOND));
+        }
     }
     if ((atomic_load(&m->ticket) & WEFT__REVOKE) != 0) {
         put(l, ", asked for its P");
@@ -193,37 +199,52 @@ static void put_runs(struct line *l, weft__m *m) {
     }
 }
 
-static void say_detail(weft__r *r) {
+/* Figures of others are read as they are, and said with nothing held back from a checker: a hook is user
+   code. */
+static void say_p(weft__r *r, weft__p *p, int64_t now) {
+    struct line l = {0};
+    weft__racy_reads_begin();
+    weft__m *m = atomic_load(&p->m);
+    put(&l, "  P %u: %u queued, %u picks, %u timers,", p->index, queued(p), atomic_load(&p->tick),
+        weft__tset_len(p->tset));
+    if (m == NULL) {
+        put(&l, " %s", p->index < (uint32_t)weft__nprocs(r) ? "no thread" : "set aside");
+    } else {
+        put(&l, " thread %ld", m->thread);
+        put_runs(&l, m, now);
+    }
+    weft__racy_reads_end();
+    weft__say(r, WEFT_LOG_INFO, l.text);
+}
+
+static void say_m(weft__r *r, weft__m *m, int64_t now) {
+    struct line l = {0};
+    weft__racy_reads_begin();
+    bool shown = m->thread == 0 || m->joined || m->p != NULL; /* or has not begun, or has ended */
+    if (!shown) {
+        put(&l, "  thread %ld: no P,", m->thread);
+    }
+    if (!shown && atomic_load(&m->asleep)) {
+        put(&l, " asleep");
+    } else if (!shown) {
+        put_runs(&l, m, now);
+    }
+    weft__racy_reads_end();
+    if (!shown) {
+        weft__say(r, WEFT_LOG_INFO, l.text);
+    }
+}
+
+static void say_detail(weft__r *r, int64_t now) {
     int nps = weft__nps(r);
     for (int i = 0; i < nps; i++) {
-        weft__p *p = r->ps[i];
-        weft__m *m = atomic_load(&p->m);
-        struct line l = {0};
-        put(&l, "  P %d: %u queued, %u picks, %u timers,", i, queued(p), atomic_load(&p->tick),
-            weft__tset_len(p->tset));
-        if (m == NULL) {
-            put(&l, " %s", i < weft__nprocs(r) ? "no thread" : "set aside");
-        } else {
-            put(&l, " thread %ld", m->thread);
-            put_runs(&l, m);
-        }
-        weft__say(r, WEFT_LOG_INFO, l.text);
+        say_p(r, r->ps[i], now);
     }
     weft__lock_take(&r->lock);
     weft__m *all = r->allm;
     weft__lock_drop(&r->lock);
     for (weft__m *m = all; m != NULL; m = m->all_link) {
-        struct line l = {0};
-        if (m->thread == 0 || m->joined || m->p != NULL) {
-            continue; /* not begun, ended, or said above */
-        }
-        put(&l, "  thread %ld: no P,", m->thread);
-        if (atomic_load(&m->asleep)) {
-            put(&l, " asleep");
-        } else {
-            put_runs(&l, m);
-        }
-        weft__say(r, WEFT_LOG_INFO, l.text);
+        say_m(r, m, now);
     }
 }
 
@@ -242,9 +263,7 @@ int64_t weft__schedtrace_look(weft__r *r) {
         r->trace_due = r->trace_due > now ? r->trace_due : now + period;
         say_sched(r, now);
         if (atomic_load(&r->debug.scheddetail) != 0) {
-            weft__racy_reads_begin();
-            say_detail(r);
-            weft__racy_reads_end();
+            say_detail(r, now);
         }
     }
     return r->trace_due;

@@ -367,6 +367,7 @@ struct weft__m {
         weft__p *p;
         uint32_t tick;
         bool said;
+        uint64_t id; /* of the G; 0: not looked at yet */
         int64_t since;
         int64_t cpu; /* of the thread, at the second look; 0: not read yet */
     } stay;
@@ -495,6 +496,7 @@ struct weft_runtime {
     weft__debug debug;
     int64_t started_at;
     int64_t trace_due; /* the maker thread's */
+    bool keeps_stays;  /* sysmon's: by its last round */
     weft__lock overlong_lock;
     struct
         weft__overlong { /* overlong_lock, as all here: found by sysmon, said by the maker's thread */

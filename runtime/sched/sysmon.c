@@ -392,13 +392,21 @@ static void sleep_long(weft__r *r, int64_t now) {
     atomic_store(&r->sysmon_sleep, WEFT__SYSMON_SHORT);
 }
 
+/* They run without a P: no P will tell that there is something to look at. */
+static bool watches_strays(weft__r *r) {
+    return atomic_load(&r->debug.watchdog) != 0 && atomic_load(&r->nstrays) > 0;
+}
+
 static void sleep_for_ever(weft__r *r) {
     atomic_store(&r->sysmon_sleep, WEFT__SYSMON_FOR_EVER);
     weft__lock_take(&r->lock); /* who parks behind it sees FOR_EVER */
     bool surplus = r->nmidle > (uint32_t)weft__nprocs(r) + 1;
     weft__lock_drop(&r->lock);
     weft__fence_full();
-    if (all_idle(r) && !surplus && !work_or_watch(r) && !atomic_load(&r->sysmon_stop)) {
+    /* Strays are looked for behind the fence: one is counted before its P is idle, and who switches the
+       watchdog on does so before he wakes us. */
+    if (all_idle(r) && !surplus && !work_or_watch(r) && !watches_strays(r) &&
+        !atomic_load(&r->sysmon_stop)) {
         weft__note_sleep(&r->sysmon_note);
     }
     atomic_store(&r->sysmon_sleep, WEFT__SYSMON_SHORT);
@@ -408,11 +416,6 @@ static void nap_short(weft__r *r, int64_t until) {
     if (!atomic_load(&r->sysmon_stop)) {
         weft__note_sleep_until(&r->sysmon_note, until);
     }
-}
-
-/* They run without a P: no P will tell that there is something to look at. */
-static bool watches_strays(weft__r *r) {
-    return atomic_load(&r->debug.watchdog) != 0 && atomic_load(&r->nstrays) > 0;
 }
 
 static void sleep_a_while(struct sysmon *s, bool calm, int64_t now) {

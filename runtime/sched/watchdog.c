@@ -2,11 +2,15 @@
  * watchdog=MS: who has kept a thread for longer than that without a wait: blocked in a plain call,
  * computing, or in a loop of calls that never park. One line for each such stay.
  *
- * sysmon looks in its rounds, at every M: a stay begins when the tick of the M's P moves, and goes on when the
- * P is taken away; without a P an M goes on with the same G until that waits. What it finds it leaves
- * in a short list for the maker's thread, which says it. What finds no room is only counted. A thread that
- * waits for a CPU has done nothing wrong: who does not sleep is told of by his thread's CPU time.
+ * sysmon looks in its rounds, at every M: a stay begins when the tick of the M's P moves, or the M has another
+ * G, and goes on when the P is taken away; without a P an M goes on with the same G until that waits. Nothing
+ * is known of the time before it was switched on. What it finds it leaves in a short list for the maker's
+ * thread, which says it. What finds no room is only counted. A thread that waits for a CPU has done nothing
+ * wrong: who does not sleep is told of by his thread's CPU time.
+ *
+ * scheddetail shows since when each runs, so stays are kept for it too.
  */
+#include "os/tracer.h"
 #include "sched/racy.h"
 #include "sched/sched.h"
 
@@ -38,6 +42,12 @@ static void look_at_ticks(weft__r *r, int64_t now) {
     }
 }
 
+/* Where one thread runs at a time, each of the others seems to. */
+static bool sleeps(weft__m *m) {
+    char state = weft__thread_state(m->thread);
+    return (state == 'S' || state == 'D') && !weft__traced;
+}
+
 /* g has been on m since stay.since. True: it has been told of. */
 static bool is_overlong(weft__r *r, weft__m *m, weft__g *g, int64_t now, int64_t limit) {
     int64_t cpu = weft__thread_cpu(m->thread);
@@ -48,20 +58,41 @@ static bool is_overlong(weft__r *r, weft__m *m, weft__g *g, int64_t now, int64_t
     if (wall < limit) {
         return false;
     }
-    char state = weft__thread_state(m->thread);
-    bool blocked = state == 'S' || state == 'D';
-    if (!blocked && used < limit) {
+    if (used >= limit) { /* it may nap just now, but has computed */
+        note(r, m, g, used, false);
+        return true;
+    }
+    if (wall - used < limit || !sleeps(m)) {
         return false;
     }
-    note(r, m, g, blocked ? wall : used, blocked);
+    note(r, m, g, wall - used, true);
     return true;
+}
+
+/* The stay goes on, if it is still that of g and was looked at before. */
+static void follow(weft__r *r, weft__m *m, weft__g *g, int64_t now, int64_t limit) {
+    if (m->stay.id != g->id) {
+        m->stay = (struct weft__stay){
+            .p = m->stay.p, .tick = m->stay.tick, .since = now, .id = g->id};
+    } else if (limit != 0 && !m->stay.said && m->stay.since != now) {
+        m->stay.said = is_overlong(r, m, g, now, limit);
+    }
+}
+
+static bool is_on(weft__r *r, int64_t limit) {
+    return limit != 0 || (atomic_load(&r->debug.schedtrace) != 0 && atomic_load(&r->debug.scheddetail) != 0);
 }
 
 void weft__watchdog_look(weft__r *r, int64_t now) {
     int64_t limit = atomic_load_explicit(&r->debug.watchdog, memory_order_relaxed);
-    if (limit == 0) {
+    bool went_on = r->keeps_stays;
+    r->keeps_stays = is_on(r, limit);
+    if (!r->keeps_stays) {
         return;
     }
+#ifdef WEFT_CANARY_STAYS_OF_BEFORE
+    went_on = true;
+#endif
     weft__racy_reads_begin();
     look_at_ticks(r, now);
     weft__lock_take(&r->lock);
@@ -69,10 +100,10 @@ void weft__watchdog_look(weft__r *r, int64_t now) {
     weft__lock_drop(&r->lock);
     for (; m != NULL; m = m->all_link) {
         weft__g *g = m->g;
-        if (g == NULL || m->stay.since == 0 || atomic_load(&m->asleep)) {
+        if (!went_on || g == NULL || m->stay.since == 0 || atomic_load(&m->asleep)) {
             m->stay = (struct weft__stay){.since = now};
-        } else if (!m->stay.said && m->stay.since != now) {
-            m->stay.said = is_overlong(r, m, g, now, limit);
+        } else {
+            follow(r, m, g, now, limit);
         }
     }
     weft__racy_reads_end();

@@ -117,6 +117,21 @@ TEST(debug, the_environment) {
     CHECK_EQ(unsetenv("WEFT_DEBUG"), 0);
 }
 
+/* However long a word is, those that are known are listed behind it. */
+TEST(debug, a_long_word_in_the_environment) {
+    char text[1000];
+    int ms;
+    weft_config c = hearing(1);
+    c.flags &= ~(unsigned)WEFT_IGNORE_ENV;
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = '\0';
+    CHECK_EQ(setenv("WEFT_DEBUG", text, 1), 0);
+    CHECK_EQ(weft_run(look_at_words, &ms, &c, NULL), 0);
+    CHECK_EQ(said.n, 1);
+    CHECK_EQ(heard("xxx\"; known are schedtrace=MS, scheddetail, watchdog=MS"), 1);
+    CHECK_EQ(unsetenv("WEFT_DEBUG"), 0);
+}
+
 /* ---- schedtrace ----------------------------------------------------------------------------------- */
 
 static atomic_bool stop;
@@ -227,3 +242,126 @@ static void watch(int procs, unsigned flags) {
 TEST(debug, watchdog) { watch(2, 0); }
 TEST(debug, watchdog_of_one) { watch(1, 0); }
 TEST(debug, watchdog_exclusive) { watch(4, WEFT_EXCLUSIVE); }
+
+/* ---- on and off while it runs ---------------------------------------------------------------------- */
+
+enum { BLOCKERS = 4 };
+static atomic_int in_block;
+
+static int blocks_once(void *arg) {
+    weft_set_name("%s", (const char *)arg);
+    weft_block_begin();
+    atomic_fetch_add(&in_block, 1);
+    while (!atomic_load(&release)) {
+        thread_sleep(2 * WEFT_MILLISECOND);
+    }
+    weft_sleep(WEFT_MILLISECOND);
+    atomic_fetch_add(&ended, 1);
+    return 0;
+}
+
+static void start_blockers(const char *name) {
+    atomic_store(&release, false);
+    atomic_store(&in_block, 0);
+    atomic_store(&ended, 0);
+    for (int i = 0; i < BLOCKERS; i++) {
+        CHECK_EQ(weft_go(blocks_once, (void *)(uintptr_t)name), 0);
+    }
+    UNTIL(atomic_load(&in_block) == BLOCKERS);
+}
+
+static void end_blockers(void) {
+    atomic_store(&release, true);
+    UNTIL(atomic_load(&ended) == BLOCKERS);
+}
+
+/* The threads that the second ones block on are those of the first. */
+static int switched(void *arg) {
+    (void)arg;
+    CHECK_EQ(weft_debug(NULL, "watchdog=30"), 0);
+    start_blockers("first");
+    UNTIL(heard("(first)") == BLOCKERS);
+    CHECK_EQ(weft_debug(NULL, "watchdog=0"), 0);
+    end_blockers();
+    start_blockers("second");
+    CHECK_EQ(weft_sleep(100 * WEFT_MILLISECOND), 0);
+    CHECK_EQ(heard("(second)"), 0); /* off */
+    CHECK_EQ(weft_debug(NULL, "watchdog=30"), 0);
+    UNTIL(heard("(second)") == BLOCKERS);
+    CHECK_EQ(weft_sleep(100 * WEFT_MILLISECOND), 0);
+    CHECK_EQ(heard("(second)"), BLOCKERS);
+    end_blockers();
+    CHECK_EQ(heard("(first)"), BLOCKERS);
+    return 0;
+}
+
+TEST(debug, watchdog_switched_off_and_on) {
+    weft_config c = hearing(2);
+    CHECK_EQ(weft_run(switched, NULL, &c, NULL), 0);
+}
+
+static int wait_for_end(void *arg) {
+    (void)arg;
+    start_blockers("idle");
+    return 0;
+}
+
+/* All Ps are idle and sysmon sleeps for ever: then it is switched on. */
+TEST(debug, watchdog_switched_on_in_sleep) {
+    weft_runtime *rt;
+    weft_config c = hearing(2);
+    CHECK_EQ(weft_start(&rt, &c), 0);
+    CHECK_EQ(weft_submit(rt, wait_for_end, NULL), 0);
+    UNTIL(atomic_load(&in_block) == BLOCKERS &&
+          atomic_load(&rt->sysmon_sleep) == WEFT__SYSMON_FOR_EVER);
+    CHECK_EQ(weft_debug(rt, "watchdog=20"), 0);
+    UNTIL(heard("(idle), started at ") == BLOCKERS);
+    CHECK_EQ(weft_debug(rt, "watchdog=0"), 0);
+    UNTIL(atomic_load(&rt->sysmon_sleep) == WEFT__SYSMON_FOR_EVER); /* and sleeps so again */
+    end_blockers();
+    CHECK_EQ(weft_stop(rt, -1), 0);
+}
+
+static int stays_twice(void *arg) {
+    (void)arg;
+    CHECK_EQ(weft_debug(NULL, "watchdog=20"), 0);
+    weft_set_name("twice");
+    for (int i = 1; i <= 3; i++) {
+        while (heard("(twice)") < i) {
+            thread_sleep(WEFT_MILLISECOND);
+        }
+        thread_sleep(60 * WEFT_MILLISECOND);
+        CHECK_EQ(heard("(twice)"), i); /* no more of this stay */
+        CHECK_EQ(weft_sleep(WEFT_MILLISECOND), 0);
+    }
+    return 0;
+}
+
+TEST(debug, watchdog_tells_each_stay) {
+    for (int procs = 1; procs <= 2; procs++) {
+        weft_config c = hearing(procs);
+        CHECK_EQ(weft_run(stays_twice, NULL, &c, NULL), 0);
+        CHECK_EQ(heard("watchdog: "), 3);
+    }
+}
+
+/* ---- who runs where, and since when ------------------------------------------------------------------ */
+
+static int detailed(void *arg) {
+    char want[64];
+    (void)arg;
+    start_blockers("detail");
+    CHECK_EQ(weft_debug(NULL, "schedtrace=5,scheddetail"), 0);
+    for (weft_id id = 2; id <= 1 + BLOCKERS; id++) {
+        snprintf(want, sizeof want, "no P, runs green thread %llu for ", (unsigned long long)id);
+        UNTIL(heard(want) >= 2);
+    }
+    UNTIL(heard("without_p=4 ") >= 1);
+    end_blockers();
+    return 0;
+}
+
+TEST(debug, scheddetail_shows_since_when) {
+    weft_config c = hearing(1);
+    CHECK_EQ(weft_run(detailed, NULL, &c, NULL), 0);
+}
