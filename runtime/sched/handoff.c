@@ -171,6 +171,9 @@ void weft__handoff_now(weft__m *m) {
     atomic_fetch_or(&m->ticket, WEFT__REVOKE);
     weft__p *p = disown(m, 0);
     weft__lock_drop(&m->settle);
+#ifndef WEFT_CANARY_SHORT_STAYS_TOGETHER
+    atomic_fetch_add_explicit(&m->hints, 1, memory_order_relaxed);
+#endif
     atomic_fetch_add_explicit(&m->r->handoff_hint, 1, memory_order_relaxed);
     weft__handoffp(m->r, p);
 }

@@ -367,6 +367,7 @@ struct weft__m {
         weft__p *p;
         uint32_t tick;
         bool said;
+        uint32_t hints;
         uint64_t id; /* of the G; 0: not looked at yet */
         int64_t since;
         int64_t cpu; /* of the thread, at the second look; 0: not read yet */
@@ -375,6 +376,7 @@ struct weft__m {
     weft__lock settle;
     weft__p *lost;      /* the P that was taken from it last */
     int64_t lost_at;    /* when; 0: it gave it up itself */
+    _Atomic uint32_t hints; /* how often it gave one up by weft_block_begin; by its own thread */
     weft__m *gone_link; /* lists of those that end, and of records to use again */
 };
 

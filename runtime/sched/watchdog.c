@@ -2,9 +2,9 @@
  * watchdog=MS: who has kept a thread for longer than that without a wait: blocked in a plain call,
  * computing, or in a loop of calls that never park. One line for each such stay.
  *
- * sysmon looks in its rounds, at every M: a stay begins when the tick of the M's P moves, or the M has another
- * G, and goes on when the P is taken away; without a P an M goes on with the same G until that waits. Nothing
- * is known of the time before it was switched on. What it finds it leaves in a short list for the maker's
+ * sysmon looks in its rounds, at every M: a stay begins when the tick of the M's P moves, the M has another G,
+ * or has given its P up by a hint, and goes on when the P is taken away; without a P an M goes on with the same
+ * G until that waits. Nothing is known of the time before it was switched on. What it finds it leaves in a short list for the maker's
  * thread, which says it. What finds no room is only counted. A thread that waits for a CPU has done nothing
  * wrong: who does not sleep is told of by his thread's CPU time.
  *
@@ -71,9 +71,14 @@ static bool is_overlong(weft__r *r, weft__m *m, weft__g *g, int64_t now, int64_t
 
 /* The stay goes on, if it is still that of g and was looked at before. */
 static void follow(weft__r *r, weft__m *m, weft__g *g, int64_t now, int64_t limit) {
-    if (m->stay.id != g->id) {
+    uint32_t hints = atomic_load_explicit(&m->hints, memory_order_relaxed);
+    bool another = m->stay.id != g->id || m->stay.hints != hints;
+#ifdef WEFT_CANARY_STAYS_OF_BEFORE
+    another = false;
+#endif
+    if (another) {
         m->stay = (struct weft__stay){
-            .p = m->stay.p, .tick = m->stay.tick, .since = now, .id = g->id};
+            .p = m->stay.p, .tick = m->stay.tick, .since = now, .id = g->id, .hints = hints};
     } else if (limit != 0 && !m->stay.said && m->stay.since != now) {
         m->stay.said = is_overlong(r, m, g, now, limit);
     }
