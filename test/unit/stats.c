@@ -441,6 +441,57 @@ TEST(stats, a_wait_is_told_of_once) {
     CHECK_EQ(weft_run(sleeps_alone, NULL, &c, NULL), 0);
 }
 
+/* ---- handoffs by cause ---- */
+
+static atomic_bool woke;
+
+static int wakes_late(void *arg) {
+    (void)arg;
+    CHECK_EQ(weft_sleep(2 * WEFT_MILLISECOND), 0);
+    atomic_store(&woke, true);
+    return 0;
+}
+
+/* The only P computes for less than its slice while a timer comes due: until one was taken for that. */
+static int is_late(void *arg) {
+    (void)arg;
+    do {
+        atomic_store(&woke, false);
+        CHECK_EQ(weft_go(wakes_late, NULL), 0);
+        weft_yield();
+        for (int64_t end = clock_ns() + 8 * WEFT_MILLISECOND; clock_ns() < end;) {
+        }
+        UNTIL(atomic_load(&woke));
+    } while (read_stats().handoff_late == 0);
+    weft_stats s = read_stats();
+    CHECK_LE(s.handoff_late + s.handoff_gave_up, s.handoff_computing);
+    return 0;
+}
+
+TEST(stats, taken_for_a_late_timer) {
+    weft_config c = config_of(1);
+    CHECK_EQ(weft_run(is_late, NULL, &c, NULL), 0);
+}
+
+/* A loop of calls that never park is asked for its P inside, and gives it up there. */
+static int gives_up(void *arg) {
+    (void)arg;
+    while (read_stats().handoff_gave_up == 0) {
+        CHECK_EQ(weft_go(nothing, NULL), 0);
+        while (weft_proc_self() >= 0) {
+        }
+        weft_yield();
+    }
+    weft_stats s = read_stats();
+    CHECK_LE(s.handoff_gave_up + s.handoff_late, s.handoff_computing);
+    return 0;
+}
+
+TEST(stats, given_up_by_a_call) {
+    weft_config c = config_of(1);
+    CHECK_EQ(weft_run(gives_up, NULL, &c, NULL), 0);
+}
+
 /* ---- sums ---- */
 
 enum { OF_A_KIND = 100 };
