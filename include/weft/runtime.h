@@ -128,9 +128,11 @@ WEFT_API int weft_debug(weft_runtime *rt, const char *directives);
    stderr, from a thread of weft's own. -EINVAL and nothing has changed if one is not understood;
    WEFT_ENORUNTIME.
      schedtrace=MS  a line about the scheduler every MS milliseconds (WEFT_LOG_INFO); 0: off
-     scheddetail    with it a line for each P, and for each thread without one; =0: off
-     watchdog=MS    who has kept a thread for longer without a wait: blocked or computing; a line a
-                    stay (WEFT_LOG_WARNING), up to 10 ms late; 0: off */
+     scheddetail    with it a line for each P, and for each thread without one: whom it runs, since
+                    when (up to 10 ms); =0: off
+     watchdog=MS    who has kept a thread for longer without a wait, from when it is switched on:
+                    blocked, or computing by CPU time; a line a stay (WEFT_LOG_WARNING), up to 10 ms
+                    late; 0: off */
 
 /* Whom weft cannot see: a thread or a handler outside that may still wake a G of rt. While there is one
    the program is not taken for dead, and a stop waits for the end within its limit: so the one who

@@ -990,8 +990,7 @@ void weft__schedule(weft__m *m) {
 void weft__inject(weft__r *r, weft__g *g) {
     atomic_fetch_add(&r->users, 1); /* once pushed, g may run, end, and let r be stopped */
     atomic_store_explicit(&g->status, WEFT__G_RUNNABLE, memory_order_relaxed);
-    weft__wait_injected(
-        g, atomic_fetch_add_explicit(&r->stats.injected, 1, memory_order_relaxed));
+    weft__wait_injected(g, atomic_fetch_add_explicit(&r->stats.injected, 1, memory_order_relaxed));
     weft__g *head = atomic_load_explicit(&r->inject, memory_order_relaxed);
     do {
         g->next = head;

@@ -80,7 +80,7 @@ void weft__runqput(weft__p *p, weft__g *g) {
 }
 
 void weft__runqput_list(weft__p *p, weft__glist *l) {
-    if (p->sample && l->tail != NULL) {
+    if (p->sample && l->tail != NULL) { /* the first or the last, as it falls */
         weft__wait_sample(p, p->sample_gap % 2 != 0 ? l->head : l->tail);
     }
     uint32_t h = atomic_load_explicit(&p->head, memory_order_acquire);

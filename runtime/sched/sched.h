@@ -151,7 +151,7 @@ struct weft__g {
     weft_deferred *deferred; /* newest first: defer.c */
     const void *created_at;  /* return address of the call that made it */
     uint64_t id;
-    long thread;        /* which thread ran it last; its complement: how long it waits is taken. wait.c */
+    long thread; /* which thread ran it last; its complement: how long it waits is taken. wait.c */
     const void *object; /* what it waits on */
     const void *site;   /* the public call's return address */
     int64_t since; /* ns, of the P's last look at the clock: may be early by a look. Or wait.c's */
@@ -374,10 +374,10 @@ struct weft__m {
     } stay;
 
     weft__lock settle;
-    weft__p *lost;      /* the P that was taken from it last */
-    int64_t lost_at;    /* when; 0: it gave it up itself */
+    weft__p *lost;          /* the P that was taken from it last */
+    int64_t lost_at;        /* when; 0: it gave it up itself */
     _Atomic uint32_t hints; /* how often it gave one up by weft_block_begin; by its own thread */
-    weft__m *gone_link; /* lists of those that end, and of records to use again */
+    weft__m *gone_link;     /* lists of those that end, and of records to use again */
 };
 
 /* ---- R ----------------------------------------------------------------------------------------- */
@@ -676,7 +676,7 @@ WEFT__ALWAYS_INLINE void weft__ready(weft__m *m, weft__g *g) {
 /* ---- how long they wait (wait.c) ----------------------------------------------------------------- */
 void weft__wait_look(weft__p *p);               /* by its holder, on g0: is it time for a sample? */
 void weft__wait_sample(weft__p *p, weft__g *g); /* p->sample is up, and g is put in a queue now */
-void weft__wait_injected(weft__g *g, uint64_t nth); /* g is about to come from outside, the nth to do so */
+void weft__wait_injected(weft__g *g, uint64_t nth); /* the nth that comes from outside, now */
 /* g runs on m from here, and ran on another thread last, or is sampled. */
 void weft__g_comes(weft__m *m, weft__g *g);
 

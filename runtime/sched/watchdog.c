@@ -85,7 +85,8 @@ static void follow(weft__r *r, weft__m *m, weft__g *g, int64_t now, int64_t limi
 }
 
 static bool is_on(weft__r *r, int64_t limit) {
-    return limit != 0 || (atomic_load(&r->debug.schedtrace) != 0 && atomic_load(&r->debug.scheddetail) != 0);
+    return limit != 0 ||
+           (atomic_load(&r->debug.schedtrace) != 0 && atomic_load(&r->debug.scheddetail) != 0);
 }
 
 void weft__watchdog_look(weft__r *r, int64_t now) {

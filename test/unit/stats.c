@@ -351,9 +351,7 @@ static void note_wait(int64_t since) {
     }
 }
 
-static void thread_sleep(int64_t ns) {
-    nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
-}
+static void thread_sleep(int64_t ns) { nanosleep(&(struct timespec){.tv_nsec = ns}, NULL); }
 
 enum { TAKE_TURNS = 3, TURNS = 120 };
 static weft_waitgroup turns = WEFT_WAITGROUP_INIT;
@@ -513,8 +511,7 @@ static weft_stats stats_of(weft_runtime *rt) {
 
 static void check_sums(weft_runtime *rt) {
     weft_stats s = stats_of(rt);
-    CHECK_EQ(s.gs_created,
-             s.gs_ended + s.gs_running + s.gs_runnable + s.gs_waiting + s.gs_blocked);
+    CHECK_EQ(s.gs_created, s.gs_ended + s.gs_running + s.gs_runnable + s.gs_waiting + s.gs_blocked);
     CHECK_LE(s.threads_idle + s.gs_running + s.gs_blocked + 2, s.threads);
     CHECK_LE(s.threads, s.threads_created);
     CHECK_GE(s.threads, s.gs_running + s.gs_blocked + 2);
