@@ -132,7 +132,7 @@ WEFT_API int weft_debug(weft_runtime *rt, const char *directives);
                     when (up to 10 ms); =0: off
      watchdog=MS    who has kept a thread for longer without a wait, from when it is switched on:
                     blocked, or computing by CPU time; a line a stay (WEFT_LOG_WARNING), up to 10 ms
-                    late; 0: off */
+                    late, of a blocked one up to 30; 0: off */
 
 /* Whom weft cannot see: a thread or a handler outside that may still wake a G of rt. While there is one
    the program is not taken for dead, and a stop waits for the end within its limit: so the one who

@@ -42,10 +42,13 @@ static void look_at_ticks(weft__r *r, int64_t now) {
     }
 }
 
-/* Where one thread runs at a time, each of the others seems to. */
-static bool sleeps(weft__m *m) {
+enum { HARDLY = 16, LOOKS_ASLEEP = 3 };
+
+/* Where one thread runs at a time, each of the others seems to. Where no state is shown, who has hardly used
+   a CPU does; a computing one may, if it gets none. */
+static bool sleeps(weft__m *m, int64_t wall, int64_t used) {
     char state = weft__thread_state(m->thread);
-    return (state == 'S' || state == 'D') && !weft__traced;
+    return (state == 'S' || state == 'D' || (state == 0 && used < wall / HARDLY)) && !weft__traced;
 }
 
 /* g has been on m since stay.since. True: it has been told of. */
@@ -62,7 +65,9 @@ static bool is_overlong(weft__r *r, weft__m *m, weft__g *g, int64_t now, int64_t
         note(r, m, g, used, false);
         return true;
     }
-    if (wall - used < limit || !sleeps(m)) {
+    bool asleep = wall - used >= limit && sleeps(m, wall, used);
+    m->stay.asleep = asleep ? m->stay.asleep + 1 : 0;
+    if (m->stay.asleep < LOOKS_ASLEEP) { /* one who computes waits for a page, now and then */
         return false;
     }
     note(r, m, g, wall - used, true);
