@@ -369,7 +369,7 @@ struct weft__m {
         bool said;
         uint32_t hints;
         uint32_t asleep; /* looks in a row that found it so, behind the limit */
-        uint64_t id; /* of the G; 0: not looked at yet */
+        uint64_t id;     /* of the G; 0: not looked at yet */
         int64_t since;
         int64_t cpu; /* of the thread, at the second look; 0: not read yet */
     } stay;
