@@ -221,7 +221,7 @@ static void play_round(bool on) {
     CHECK_EQ(weft_go(blocks, NULL), 0);
     CHECK_EQ(weft_go(computes, NULL), 0);
     if (on) {
-        UNTIL(heard("watchdog: ") >= 2);
+        UNTIL(heard("(blocker), started at ") > 0 && heard("(computer), started at ") > 0);
     }
     CHECK_EQ(weft_sleep(150 * WEFT_MILLISECOND), 0);
     atomic_store(&release, true);
