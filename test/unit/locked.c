@@ -273,7 +273,7 @@ static int waits_for_ever(void *arg) {
 
 /* What the dead stand in stays; LeakSanitizer does not look at their stacks. */
 static void keep(weft_chan *c) {
-    static weft_chan *kept[8];
+    static weft_chan *volatile kept[8];
     static int n;
     kept[n++] = c;
 }
