@@ -47,7 +47,8 @@ static void weft_section(struct server *s, FILE *f) {
 
     fprintf(f, "procs:%d\r\n", s->stats.procs);
     if (weft_stats_read(NULL, &w, sizeof w) == 0) {
-        fprintf(f, "green_threads:%" PRIu64 "\r\n", w.gs_running + w.gs_runnable + w.gs_waiting);
+        fprintf(f, "green_threads:%" PRIu64 "\r\n",
+                w.gs_running + w.gs_blocked + w.gs_runnable + w.gs_waiting);
         fprintf(f, "green_threads_created:%" PRIu64 "\r\n", w.gs_created);
         fprintf(f, "threads:%" PRIu64 "\r\n", w.threads);
         fprintf(f, "steals:%" PRIu64 "\r\n", w.steals);

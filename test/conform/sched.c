@@ -196,7 +196,7 @@ TEST(conform, conform_054) {
 
 static uint64_t live(void) {
     weft_stats s = stats();
-    return s.gs_running + s.gs_runnable + s.gs_waiting;
+    return s.gs_running + s.gs_blocked + s.gs_runnable + s.gs_waiting;
 }
 
 /* Lines about green threads in a dump. */

@@ -79,7 +79,7 @@ static void live_idle(int in, int out) {
     do {
         thread_sleep(10 * MS);
         CHECK_EQ(weft_stats_read(rt, &s, sizeof s), 0);
-    } while (s.gs_waiting != GS || s.gs_runnable + s.gs_running != 0);
+    } while (s.gs_waiting != GS || s.gs_runnable + s.gs_running + s.gs_blocked != 0);
     CHECK_EQ(write(out, "i", 1), 1);
     (void)!read(in, &byte, 1);
     _exit(0);

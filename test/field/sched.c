@@ -305,7 +305,7 @@ static void wait_until_all_wait(weft_runtime *rt) {
     do {
         thread_sleep(MS);
         CHECK_EQ(weft_stats_read(rt, &s, sizeof s), 0);
-    } while (s.gs_waiting != C19_GS || s.gs_runnable + s.gs_running != 0);
+    } while (s.gs_waiting != C19_GS || s.gs_runnable + s.gs_running + s.gs_blocked != 0);
 }
 
 TEST_IN(field, C19a, 60) {
