@@ -38,7 +38,7 @@ static const int64_t SHORT = 300 * WEFT_MICROSECOND, LONG = 10 * WEFT_MILLISECON
                      STILL = 100 * WEFT_MICROSECOND, SLICE = 10 * WEFT_MILLISECOND,
                      LATE = WEFT_MILLISECOND, RESIZING = 50 * WEFT_MICROSECOND,
                      KEEP_BUSY = 2 * WEFT_SECOND, KEEP_IDLE = 50 * WEFT_MILLISECOND;
-enum { QUIET_ROUNDS = 8, IDLE_ROUNDS = 5 };
+enum { QUIET_ROUNDS = 8, IDLE_SHORT = 2, IDLE_LONG = 2 };
 
 /* What sysmon knows of a P. */
 struct seen {
@@ -431,9 +431,9 @@ static void sleep_a_while(struct sysmon *s, bool calm, int64_t now) {
         s->spared = UINT32_MAX;
         s->spared_since = now;
     }
-    if (s->quiet < QUIET_ROUNDS) {
+    if (s->quiet < QUIET_ROUNDS && s->idle < IDLE_SHORT) {
         nap_short(r, now + SHORT);
-    } else if (s->idle >= IDLE_ROUNDS + QUIET_ROUNDS && !s->surplus && !watches_strays(r)) {
+    } else if (s->idle >= IDLE_SHORT + IDLE_LONG && !s->surplus && !watches_strays(r)) {
         sleep_for_ever(r);
         s->idle = 0;
     } else {
