@@ -164,6 +164,6 @@ void weft__tainted_ends(weft__m *m) {
     while (m->main && atomic_load(&r->leave_main) == 0) {
         weft__note_sleep(&m->note);
         weft__note_clear(&m->note);
-        weft__fence_full(); /* cleared before `leave_main` is read */
+        weft__fence_full(); /* cleared before `leave_main` is read; pairs with weft__note_wake's exchange */
     }
 }

@@ -805,7 +805,7 @@ void weft__m_sleep(weft__m *m, weft__verdict v) {
             weft__lock_drop(&r->lock);
         }
         weft__note_clear(&m->note);
-        weft__fence_full(); /* cleared before `asleep` is read */
+        weft__fence_full(); /* cleared before `asleep` is read; pairs with weft__note_wake's exchange */
     }
 }
 

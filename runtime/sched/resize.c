@@ -330,7 +330,7 @@ static void hand_in(weft__r *r, struct weft__resize_request *q) {
     *at = q;
     weft__lock_drop(&r->resize_lock);
     atomic_fetch_add(&r->resizes, 1);
-    weft__fence_full();
+    weft__fence_full(); /* pairs with sysmon's, between saying that it sleeps and reading `resizes` */
     weft__sysmon_wake(r);
     weft__note_wake(&r->sysmon_note); /* out of a short nap, too */
 }

@@ -15,14 +15,16 @@
  * runq.c (ring and runnext), proc.c (find work, idle, wake), park.c (the wait word and its claim),
  * timers.c (heaps in the scheduler), local.c and defer.c (what belongs to a G), maker.c (threads),
  * handoff.c (a thread that blocks or computes loses its P), sysmon.c (who looks for those), resize.c
- * (how many Ps), runtime.c (start, run, stop),
+ * (how many Ps), locked.c (threads of a G's own), offload.c (a bounded class of calls that block),
+ * runtime.c (start, run, stop), shell.c (what outlives weft_run),
  * outside.c (a stop asked for from anywhere, wakers that weft cannot see), call.c (a G that somebody
  * outside waits for), attach.c (plain threads with a runtime), trigger.c (starts by signal handlers),
  * stuck.c (a program that is dead), report.c (what dumps and statistics read), wait.c (how long Gs wait
  * in queues), debug.c and watchdog.c (what is said aloud).
  *
  * Lock order, outermost first: M.settle > a source's lock (channel, record, ...) > tset.lock >
- * sched.lock > gfree_lock, maker. No two locks of one rank are held together. No user code runs under
+ * sched.lock > gfree_lock, maker. An offload_lock is a source's; resize_lock and overlong_lock are held
+ * for a few stores, with nothing taken under them. No two locks of one rank are held together. No user code runs under
  * any, and nobody is readied under a source's lock.
  *
  * Classes of calls. One that may park begins with weft__enter: it holds a P from there on, and may be
@@ -501,8 +503,8 @@ struct weft_runtime {
     int64_t trace_due; /* the maker thread's */
     bool keeps_stays;  /* sysmon's: by its last round */
     weft__lock overlong_lock;
-    struct
-        weft__overlong { /* overlong_lock, as all here: found by sysmon, said by the maker's thread */
+    /* found by sysmon, said by the maker's thread; overlong_lock, as the two figures below */
+    struct weft__overlong {
         weft__g *g;
         uint64_t id;
         long thread;

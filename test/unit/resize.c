@@ -339,7 +339,6 @@ TEST(resize, timers_of_ps_that_have_gone_fire) {
 
 /* ---- the dead --------------------------------------------------------------------------------------- */
 
-/* A program that is dead is seen with any number of Ps. */
 /* What the dead stand in stays; LeakSanitizer does not look at their stacks. */
 static void keep(weft_chan *c) {
     static weft_chan *volatile kept[8];
@@ -347,6 +346,7 @@ static void keep(weft_chan *c) {
     kept[n++] = c;
 }
 
+/* A program that is dead is seen with any number of Ps. */
 static int dead(void *arg) {
     CHECK_EQ(weft_set_procs(NULL, *(int *)arg), 0);
     weft_chan *c;
